@@ -1,0 +1,128 @@
+"""Where things lie under `.gputasks/`, and how files get there whole.
+
+====================== =========================================================================
+receipts/TASK.json     what a finished task consumed and left; absent while it runs or after it failed
+digests/TASK           digests of its outputs only, rewritten only when they change
+runs/TASK/RUN_ID/      run.json, events.jsonl, attempt-N/ with one log per rank
+locks/TASK.lock        flock of the task that runs
+trees/                 manifests of directories, to say which file changed
+trash/TASK/RUN_ID/     what stood at an artifact's path before a fresh run
+state.db, stat-cache   doit's records; digests by file state
+====================== =========================================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from typing import Any
+from urllib.parse import quote
+
+STATE_DIR = ".gputasks"
+
+
+class Layout:
+    """Paths below one `.gputasks` folder.  `root` is the folder of dodo.py."""
+
+    def __init__(self, root: str = ".") -> None:
+        self.root = root
+        self.state = os.path.join(root, STATE_DIR)
+
+    def prepare(self) -> None:
+        """Make the state folder; it ignores itself in git and in other tools that honour .gitignore.
+
+        Raises:
+            OSError: the folder cannot be written.
+        """
+        os.makedirs(self.state, exist_ok=True)
+        ignore = os.path.join(self.state, ".gitignore")
+        if not os.path.exists(ignore):
+            write_whole(ignore, b"*\n")
+
+    def receipt(self, task: str) -> str:
+        """Path of the full receipt."""
+        return os.path.join(self.state, "receipts", file_name(task) + ".json")
+
+    def digests(self, task: str) -> str:
+        """Path of the digests file: what downstream depends on."""
+        return os.path.join(self.state, "digests", file_name(task))
+
+    def lock(self, task: str) -> str:
+        """Path of the task's lock."""
+        return os.path.join(self.state, "locks", file_name(task) + ".lock")
+
+    def runs(self, task: str) -> str:
+        """Folder of all runs of a task."""
+        return os.path.join(self.state, "runs", file_name(task))
+
+    def run(self, task: str, run_id: str) -> str:
+        """Folder of one run."""
+        return os.path.join(self.runs(task), run_id)
+
+    def trash(self, task: str, run_id: str) -> str:
+        """Where artifacts go that stood in the way of a fresh run."""
+        return os.path.join(self.state, "trash", file_name(task), run_id)
+
+    @property
+    def trees(self) -> str:
+        """Folder of directory manifests."""
+        return os.path.join(self.state, "trees")
+
+    @property
+    def stat_cache(self) -> str:
+        """Path of the stat cache."""
+        return os.path.join(self.state, "stat-cache")
+
+    @property
+    def database(self) -> str:
+        """Path of doit's database."""
+        return os.path.join(self.state, "state.db")
+
+
+def file_name(task: str) -> str:
+    """A task's name as a file name: readable, one to one, never a path."""
+    name = quote(task, safe=":+@,= ~")
+    return "%2E" + name[1:] if name.startswith(".") else name
+
+
+def write_whole(path: str, data: bytes, *, sync: bool = True) -> None:
+    """Write a file so that it is either old or new, whatever happens.
+
+    Raises:
+        OSError: no space, no permission; the old file is untouched.
+    """
+    folder = os.path.dirname(path) or "."
+    os.makedirs(folder, exist_ok=True)
+    fd, temporary = tempfile.mkstemp(prefix=".tmp-", dir=folder)
+    try:
+        try:
+            os.fchmod(fd, 0o644)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def write_json(path: str, value: Any, *, sync: bool = True) -> None:
+    """`write_whole` for JSON, readable and with sorted keys."""
+    text = json.dumps(value, indent=1, sort_keys=True, default=str)
+    write_whole(path, text.encode("utf-8", "backslashreplace") + b"\n", sync=sync)
+
+
+def read_json(path: str) -> Any | None:
+    """The value, or None when the file is missing or is no JSON."""
+    try:
+        with open(path, "rb") as file:
+            return json.loads(file.read())
+    except (OSError, ValueError):
+        return None
