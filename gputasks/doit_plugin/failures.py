@@ -1,0 +1,35 @@
+"""Our errors in doit's clothes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from doit.exceptions import InvalidDodoFile, TaskError, TaskFailed
+
+from gputasks.errors import ConfigError, ManyErrors, RunFailedError, render
+
+if TYPE_CHECKING:
+    from doit.exceptions import BaseFail
+
+    from gputasks.errors import GputasksError
+
+
+class DodoError(ConfigError, InvalidDodoFile):  # type: ignore[misc]
+    """A fault of dodo.py, which doit prints as one message with exit code 3, no traceback."""
+
+
+class DodoErrors(ManyErrors, InvalidDodoFile):  # type: ignore[misc]
+    """Several of them."""
+
+
+def dodo_error(error: ConfigError) -> DodoError | DodoErrors:
+    """The same fault, so that doit knows it."""
+    if isinstance(error, ManyErrors):
+        return DodoErrors(error.faults)
+    return DodoError(error.message, place=error.place, facts=error.facts, hint=error.hint)
+
+
+def base_fail(error: GputasksError) -> BaseFail:
+    """What an action returns: doit exits with 1 for `TaskFailed` and with 2 for `TaskError`."""
+    kind = TaskFailed if isinstance(error, RunFailedError) else TaskError
+    return kind(render(error))

@@ -1,0 +1,86 @@
+"""Edges that doit cannot see, found before anything starts.
+
+doit joins tasks by equal strings: `out/f` is no edge to the producer of `out`, nor is `./out`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from gputasks.doit_plugin.failures import dodo_error
+from gputasks.errors import ConfigError, MachineError, raise_all
+from gputasks.receipts import receipt as receipts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from doit.task import Task
+
+    from gputasks.layout import Layout
+
+_checked: set[int] = set()
+
+
+def check(tasks: Mapping[str, Task]) -> None:
+    """Refuse a graph in which an input lies inside another task's artifact, or is spelt otherwise.
+
+    Raises:
+        doit's InvalidDodoFile: naming the producer and the right way, all faults at once.
+    """
+    if id(tasks) in _checked:
+        return
+    _checked.add(id(tasks))
+    try:
+        raise_all(list(_faults(tasks)))
+    except ConfigError as error:
+        raise dodo_error(error) from None
+
+
+def _faults(tasks: Mapping[str, Task]) -> Iterator[ConfigError]:
+    producers = {t: task.name for task in tasks.values() for t in task.targets}
+    ours = {
+        t: task.name for task in tasks.values() if task.meta and "gputasks" in task.meta
+        for t in task.targets
+    }  # fmt: skip
+    if not ours:
+        return
+    for task in tasks.values():
+        for dep in task.file_dep:
+            if dep in producers:
+                continue
+            plain = os.path.normpath(dep)
+            if plain in producers:
+                yield ConfigError(
+                    f"`{task.name}` depends on `{dep}`, which `{producers[plain]}` makes as `{plain}`",
+                    hint=f'write `file_dep=["{plain}"]`: doit joins tasks by equal paths',
+                )
+                continue
+            parent = os.path.dirname(plain)
+            while parent and parent not in ours and parent != os.sep:
+                parent = os.path.dirname(parent)
+            if parent in ours:
+                yield ConfigError(
+                    f"`{task.name}` depends on `{dep}`, inside the artifact `{parent}` of"
+                    f" `{ours[parent]}`, which doit cannot see",
+                    hint=f'depend on the artifact: `file_dep=["{parent}"]`, and use `{dep}` in the command',
+                )
+
+
+def unfinished_input(task: Task, tasks: Mapping[str, Task], layout: Layout) -> MachineError | None:
+    """An input that another of our tasks makes, and has not finished: `doit -s` gets here."""
+    producers = {
+        t: other for other in tasks.values() if other.meta and "gputasks" in other.meta
+        for t in other.targets
+    }  # fmt: skip
+    for dep in sorted(task.file_dep):
+        producer = producers.get(dep)
+        if producer is None or producer.name == task.name:
+            continue
+        found = receipts.read(layout, producer.name)
+        if found is None:
+            return MachineError(
+                f"`{task.name}` needs `{dep}`, which `{producer.name}` has not finished",
+                hint=f"`doit {producer.name}`",
+            )
+    return None

@@ -1,0 +1,99 @@
+"""The one `uptodate` object of our tasks: asks the receipts, and hands on what it found.
+
+doit calls it in the main process.  Workers of `doit -n` get a copy of the task without it, so what
+was found travels in `task.meta` (facts: research on doit 0.37, task.pickle_safe_dict).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from doit.dependency import UptodateCalculator
+
+from gputasks.doit_plugin import graph
+from gputasks.doit_plugin.failures import dodo_error
+from gputasks.errors import ConfigError, GputasksError, render
+from gputasks.fingerprint import Digests
+from gputasks.receipts import evaluate
+from gputasks.run.conductor import new_run_id
+
+if TYPE_CHECKING:
+    from doit.task import Task
+
+    from gputasks.layout import Layout
+    from gputasks.receipts import Verdict
+    from gputasks.specs import Run
+
+META = "gputasks"
+RECORD = "gputasks_run"
+"""Key of the run id in doit's own record of a task."""
+
+
+class UpToDate(UptodateCalculator):  # type: ignore[misc]
+    """Compares the receipt of a task with the world each time doit asks."""
+
+    def __init__(self, run: Run, layout: Layout, targets: list[str], meta: dict[str, Any]) -> None:
+        super().__init__()
+        self.run = run
+        self.layout = layout
+        self.names: list[str] = []
+        self.verdict: Verdict | None = None
+        self._targets = targets
+        self._meta = meta
+
+    def configure_task(self, task: Task) -> None:
+        """doit tells the task's name, before it copies the list of targets."""
+        self.names[:] = [task.name]
+        self._targets.append(self.layout.digests(task.name))
+
+    @property
+    def task_name(self) -> str:
+        """The task's name, once doit has told it."""
+        return self.names[0] if self.names else ""
+
+    def look(self, recorded: str | None) -> Verdict:
+        """What the receipt says, for callers that have doit's record at hand.
+
+        Raises:
+            GputasksError: the script is missing or does not parse, an input cannot be read.
+        """
+        digests = Digests.shared(self.layout)
+        self.verdict = evaluate(self.run, self.task_name, self.layout, digests, recorded=recorded)
+        return self.verdict
+
+    def __call__(self, task: Task, values: dict[str, Any]) -> bool:
+        """True when up to date.
+
+        Raises:
+            doit's InvalidDodoFile: the graph has an edge that doit cannot see.
+        """
+        if self.tasks_dict is not None:
+            graph.check(self.tasks_dict)
+        meta = self._meta
+        meta.clear()
+        try:
+            verdict = self.look(values.get(RECORD))
+        except ConfigError as error:
+            raise dodo_error(error) from None
+        except GputasksError as error:
+            meta["refused"] = render(error)
+            return False
+        if verdict.up_to_date:
+            meta["up_to_date"] = True
+        meta.update(
+            run=(run_id := new_run_id(self.layout, task.name)),
+            run_dir=self.layout.run(task.name, run_id),
+            kind=self.run.kind,
+            reasons=verdict.reasons,
+            inputs=verdict.inputs,
+        )
+        refused = graph.unfinished_input(task, self.tasks_dict or {}, self.layout)
+        if refused is not None and not verdict.up_to_date:
+            meta["refused"] = render(refused)
+        return verdict.up_to_date
+
+    def __str__(self) -> str:
+        """What `doit info` prints after asking: the reasons."""
+        if self.verdict is None:
+            return "receipt"
+        return "; ".join(self.verdict.reasons) or "up to date"

@@ -1,0 +1,116 @@
+"""A run on this machine as a `Command`: still data, shown by the dry run, started by the conductor."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gputasks import plan
+from gputasks.settings.flags import param_argv, resolve_resume
+from gputasks.specs import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from gputasks.specs import Placement, Run
+
+AGENT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent")
+SHIM = os.path.join(AGENT, "shim.py")
+PAYLOAD = os.path.join(AGENT, "payload")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of a run: where its files go and what it resumes from.  Paths are absolute."""
+
+    run_id: str
+    number: int
+    folder: str
+    resume: str | None = None
+
+    @property
+    def output(self) -> str:
+        """What the launcher, or a command, prints."""
+        return os.path.join(self.folder, "output.log")
+
+    @property
+    def events(self) -> str:
+        """Folder of one event file per rank."""
+        return os.path.join(self.folder, "events")
+
+    @property
+    def params(self) -> str:
+        """The typed params as JSON."""
+        return os.path.join(self.folder, "params.json")
+
+    @property
+    def elastic(self) -> str:
+        """torch's own log folder."""
+        return os.path.join(self.folder, "elastic")
+
+    def rank_log(self, rank: int) -> str:
+        """Everything that one worker prints."""
+        return os.path.join(self.folder, f"rank-{rank}.log")
+
+
+def local_command(
+    run: Run,
+    placement: Placement,
+    attempt: Attempt,
+    *,
+    root: str,
+    python: str,
+    environ: Mapping[str, str],
+    env: Mapping[str, str],
+) -> Command:
+    """The process to start on this machine.
+
+    Args:
+        run: what the user asked for.
+        placement: one node.
+        attempt: folders and the checkpoint to resume from.
+        root: absolute folder of dodo.py.
+        python: interpreter of the workers.
+        environ: the caller's environment.
+        env: the task's own variables, secrets resolved.
+    """
+    (share,) = placement.nodes
+    training = run.kind == "train"
+    full = plan.inherited(environ)
+    full.setdefault("OMP_NUM_THREADS", plan.thread_env(run, share)["OMP_NUM_THREADS"])
+    full.update(plan.gpu_env(run.resources, share.gpus, ask=training))
+    full["PYTHONUNBUFFERED"] = "1"
+    full.update(env)
+    full["PYTHONPATH"] = os.pathsep.join(filter(None, [PAYLOAD, full.get("PYTHONPATH", "")]))
+    full["GPUTASKS_TASK_RUN"] = attempt.run_id
+    full["GPUTASKS_ATTEMPT"] = str(attempt.number)
+    full["GPUTASKS_PARAMS"] = attempt.params
+    full["GPUTASKS_EVENTS_DIR"] = attempt.events
+    full["GPUTASKS_LOG_DIR"] = attempt.folder
+    if attempt.resume:
+        full["GPUTASKS_RESUME_CKPT"] = attempt.resume
+    if training:
+        full.update(
+            plan.elastic_env(
+                placement,
+                run_id=f"{attempt.run_id}-{attempt.number}",
+                log_dir=attempt.elastic,
+                grace_s=run.stop_grace_s,
+            )
+        )
+    else:
+        full["GPUTASKS_EVENTS"] = os.path.join(attempt.events, "rank-0.jsonl")
+    cwd = os.path.join(root, run.cwd) if run.cwd else root
+    return Command(share.node.name, tuple(_argv(run, attempt, root, python)), full, cwd)
+
+
+def _argv(run: Run, attempt: Attempt, root: str, python: str) -> list[str]:
+    args = resolve_resume(run.args, attempt.resume)
+    if run.kind == "train":
+        script = os.path.join(root, run.script) if run.cwd else run.script
+        flags = param_argv(run.params, run.params_style)
+        return [python, "-m", "torch.distributed.run", SHIM, script, *flags, *args]
+    if run.shell:
+        return ["bash", "-o", "pipefail", "-c", *run.argv]
+    return [*resolve_resume(run.argv, attempt.resume), *args]

@@ -1,0 +1,132 @@
+"""The fingerprint: everything that decides what a run will produce, as plain JSON data.
+
+Taken before the action, compared with the fingerprint of the last finished run.  What only decides
+how a run goes (limits, grace, retries, CPUs, memory) is no input.  Secrets are inputs by their
+reference: the text `${secrets.NAME}` in `env`, never the value.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from gputasks.errors import ConfigError, MachineError
+from gputasks.fingerprint import interpreter, local_imports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from gputasks.fingerprint import Digests
+    from gputasks.layout import Layout
+    from gputasks.specs import Run
+
+Inputs = dict[str, Any]
+
+VERSION = 1
+
+
+def take_inputs(run: Run, layout: Layout, digests: Digests) -> Inputs:
+    """The fingerprint of a run now.
+
+    Returns:
+        `{"version", "params", "args", "argv", "env", "workers", "python", "packages", "files",
+        "code", "missing"}`: `files` and `code` map paths to digests, `missing` lists declared
+        inputs that are not there.
+
+    Raises:
+        ConfigError: the script is missing or does not parse.
+        MachineError: an input cannot be read.
+    """
+    scripts = _scripts(run, layout)
+    used = interpreter(_python(run))
+    missing: list[str] = []
+    inputs: Inputs = {
+        "version": VERSION,
+        "kind": run.kind,
+        "params": _plain(run.params),
+        "params_style": run.params_style,
+        "args": list(run.args),
+        "argv": list(run.argv),
+        "shell": run.shell,
+        "env": dict(run.env),
+        "cwd": run.cwd,
+        "workers": {"nproc_per_node": run.nproc_per_node, "gpu_count": run.resources.gpu_count},
+        "artifacts": {a.name: a.path for a in run.artifacts},
+        "python": "",
+        "packages": {},
+        "files": _digest_all(run.file_dep, digests, missing),
+        "code": _digest_all(scripts, digests, missing),
+        "missing": missing,
+    }
+    if scripts:
+        inputs["python"] = f"{used.implementation} {used.version}"
+        inputs["packages"] = dict(used.packages)
+    return inputs
+
+
+def changed_during(before: Inputs, run: Run, layout: Layout, digests: Digests) -> list[str]:
+    """Declared inputs and code that are not what they were when the run started.
+
+    A file that is an input and lies inside an artifact cannot exist (refused at load time), so
+    whatever differs was edited by somebody, or by the run itself.
+    """
+    digests.invalidate()
+    try:
+        after = take_inputs(run, layout, digests)
+    except (ConfigError, MachineError) as error:
+        return [error.message]
+    old = {**before["files"], **before["code"]}
+    new = {**after["files"], **after["code"]}
+    return sorted(p for p in {*old, *new} if old.get(p) != new.get(p))
+
+
+def _python(run: Run) -> str:
+    if run.kind == "command" and not run.python:
+        name = run.argv[0]
+        return name if os.sep in name else ""
+    return run.python
+
+
+def _scripts(run: Run, layout: Layout) -> tuple[str, ...]:
+    """The user's code that runs: the script and the local modules it imports."""
+    if run.kind == "train":
+        script = run.script
+    else:
+        script = _python_script(run)
+    if not script:
+        return ()
+    roots = [layout.root]
+    roots += [p for p in run.env.get("PYTHONPATH", "").split(os.pathsep) if p]
+    return (script, *local_imports(script, roots=roots))
+
+
+def _python_script(run: Run) -> str:
+    """The script of `python script.py …`: code is an input whether or not it is declared."""
+    if run.shell or not os.path.basename(run.argv[0]).startswith("python"):
+        return ""
+    for word in run.argv[1:]:
+        if word in ("-c", "-m"):
+            return ""
+        if not word.startswith("-"):
+            path = os.path.normpath(os.path.join(run.cwd, word)) if run.cwd else word
+            inside = not os.path.isabs(path) and not path.startswith("..")
+            return path if inside and path.endswith(".py") and os.path.isfile(path) else ""
+    return ""
+
+
+def _digest_all(paths: Iterable[str], digests: Digests, missing: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in paths:
+        try:
+            found[path] = digests.path(path)
+        except FileNotFoundError:
+            missing.append(path)
+        except OSError as error:
+            raise MachineError(f"input `{path}` cannot be read: {error.strerror}") from error
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """The value as it comes back from JSON, so that tuples and lists compare equal."""
+    return json.loads(json.dumps(value))

@@ -1,0 +1,8 @@
+"""The conductor: plan -> lease -> launch -> events -> verify -> receipt, in this order, once.
+
+It knows neither doit nor rich: it works from a notebook or a test as from doit.
+"""
+
+from gputasks.run.conductor import Done, Job, conduct
+
+__all__ = ["Done", "Job", "conduct"]

@@ -1,0 +1,230 @@
+"""One attempt: start the command under its guard, follow it, end it when it must end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gputasks.events import Follower
+from gputasks.launch.stalls import StallWatch, collect_stacks, group_stacks
+from gputasks.layout import write_json
+from gputasks.proc import Guarded, Start, interrupts
+
+if TYPE_CHECKING:
+    from gputasks.events import Event, EventLog
+    from gputasks.launch.local import Attempt
+    from gputasks.leases import TaskLock
+    from gputasks.proc import Ended
+    from gputasks.specs import Command, Outcome, Run
+
+TICK_S = 0.05
+FAIL_FAST_S = 10.0
+"""After a worker failed, the others get this long to follow before they are killed."""
+
+
+@dataclass
+class AttemptResult:
+    """How an attempt ended.
+
+    Args:
+        outcome: `succeeded` means only that the process ended well; artifacts are not looked at.
+        returncode: of the launcher or command; negative is a signal.
+        signum: the signal that the driver got, if it was one that ended it.
+        text: one line for `interrupted`, `timed_out` and `lost`.
+        metrics: the last values of rank 0.
+        error: why nothing could be started.
+    """
+
+    outcome: Outcome
+    returncode: int
+    duration_s: float
+    signum: int | None = None
+    text: str = ""
+    metrics: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+
+
+def run_attempt(
+    run: Run,
+    command: Command,
+    attempt: Attempt,
+    *,
+    world_size: int,
+    keep_fds: tuple[int, ...],
+    log: EventLog,
+    lock: TaskLock,
+    deadline: float | None,
+) -> AttemptResult:
+    """Start, follow, end.
+
+    Args:
+        run: for its grace and stall limit.
+        command: what to start.
+        attempt: where its files go; the folders are made here.
+        world_size: number of workers that will report.
+        keep_fds: lock files that the guard holds until its sweep is over.
+        log: the run's event log.
+        lock: the task's lock, kept warm.
+        deadline: monotonic time at which the run has lasted long enough.
+
+    Raises:
+        OSError: the attempt's folder cannot be written.
+    """
+    os.makedirs(attempt.events)
+    write_json(attempt.params, dict(run.params), sync=False)
+    follow = _Follow(run, attempt, world_size, log)
+    with interrupts.deferred():
+        began = time.monotonic()
+        guard = Guarded.start(
+            Start(
+                argv=command.argv,
+                env=command.env,
+                cwd=command.cwd,
+                output=attempt.output,
+                mark=f"{attempt.run_id}-{attempt.number}",
+                grace_s=run.stop_grace_s,
+                status=os.path.join(attempt.folder, "guard.json"),
+                keep_fds=keep_fds,
+            )
+        )
+        ended = None
+        while ended is None:
+            ended = guard.wait(TICK_S)
+            lock.heartbeat()
+            follow.look()
+            _end_if_needed(guard, follow, deadline)
+        follow.look()
+        return _result(ended, follow, round(time.monotonic() - began, 3))
+
+
+class _Follow:
+    """Reads the workers' events, passes them on, and keeps what the end needs to know."""
+
+    def __init__(self, run: Run, attempt: Attempt, world_size: int, log: EventLog) -> None:
+        self.run = run
+        self.attempt = attempt
+        self.log = log
+        self.outcome: Outcome | None = None
+        self.text = ""
+        self.metrics: dict[str, Any] = {}
+        self.killing = False
+        self.signum: int | None = None
+        self._failed_at: float | None = None
+        ranks = range(world_size)
+        self._followers = {
+            r: Follower(os.path.join(attempt.events, f"rank-{r}.jsonl")) for r in ranks
+        }
+        self._pids: dict[int, int] = {}
+        self._stalls = StallWatch(ranks, run.stall_timeout_s) if run.kind == "train" else None
+        self._looked = 0.0
+
+    def look(self) -> None:
+        """Pass on what is new."""
+        for rank, follower in self._followers.items():
+            for event in follower.events():
+                self._pass_on(rank, event)
+        now = time.monotonic()
+        if self._stalls is not None and now - self._looked >= 1.0:
+            self._looked = now
+            for rank in self._followers:
+                with contextlib.suppress(OSError):
+                    info = os.stat(self.attempt.rank_log(rank))
+                    self._stalls.output(rank, info.st_size, now)
+
+    def _pass_on(self, rank: int, event: Event) -> None:
+        if self._stalls is not None:
+            self._stalls.activity(rank, time.monotonic())
+        if event["kind"] == "rank":
+            self._pids[rank] = int(event.get("pid", 0))
+        if event["kind"] == "progress":
+            if rank != 0:
+                return  # a sign of life, nothing to show
+            self.metrics.update(event.get("metrics") or {})
+        fields = {k: v for k, v in event.items() if k not in ("t", "kind", "rank")}
+        self.log.write(event["kind"], rank=rank, **fields)
+
+    def failed_for(self) -> float:
+        """Seconds since a worker was seen to have failed."""
+        if self._failed_at is None:
+            if any(
+                os.path.exists(os.path.join(self.attempt.folder, f"rank-{r}.error.json"))
+                for r in self._followers
+            ):
+                self._failed_at = time.monotonic()
+            return 0.0
+        return time.monotonic() - self._failed_at
+
+    def stalled(self) -> str:
+        """What is known of a hang, with the stacks of all workers; empty while all is well."""
+        if self._stalls is None:
+            return ""
+        silent = self._stalls.silent(time.monotonic())
+        if not silent:
+            return ""
+        stacks = collect_stacks(self.attempt.folder, self._pids)
+        ranks = ", ".join(map(str, silent))
+        plural = "s" if len(silent) > 1 else ""
+        limit = self.run.stall_timeout_s or 0
+        return f"no sign of life from rank{plural} {ranks} for {limit:g} s\n{group_stacks(stacks)}"
+
+
+def _end_if_needed(guard: Guarded, follow: _Follow, deadline: float | None) -> None:
+    """Signals first, then time, then failure, then silence."""
+    if interrupts.requested is not None:
+        if follow.outcome is None:
+            follow.outcome = "interrupted"
+            follow.signum = interrupts.requested
+            grace = follow.run.stop_grace_s
+            follow.log.write(
+                "note",
+                level="warning",
+                text=f"stopping: SIGTERM sent, {grace:g} s to write a checkpoint;"
+                " a second Ctrl-C kills at once",
+            )
+            guard.stop()
+        if interrupts.urgent and not follow.killing:
+            follow.killing = True
+            guard.kill()
+        return
+    if follow.outcome is not None:
+        return
+    if deadline is not None and time.monotonic() > deadline:
+        follow.outcome = "timed_out"
+        follow.text = "ran longer than its `max_duration`"
+        guard.stop()
+    elif follow.failed_for() > min(FAIL_FAST_S, follow.run.stop_grace_s) and not follow.killing:
+        follow.killing = True
+        guard.kill()
+    elif not follow.killing:
+        text = follow.stalled()
+        if text:
+            follow.outcome, follow.text = "lost", text
+            guard.stop()
+
+
+def _result(ended: Ended, follow: _Follow, duration_s: float) -> AttemptResult:
+    outcome, text = follow.outcome, follow.text
+    if outcome is None:
+        terminated = [
+            r for r in follow._followers if os.path.exists(_signal_mark(follow.attempt, r))  # noqa: SLF001  one room
+        ]
+        if ended.stopped and not follow.killing:
+            outcome, text = "interrupted", f"its guard was ended: {ended.stopped}"
+        elif ended.returncode != 0 or ended.error:
+            outcome = "failed"
+        elif terminated:
+            ranks = ", ".join(map(str, terminated))
+            outcome = "interrupted"
+            text = f"rank {ranks} was told to stop by SIGTERM, then ended with code 0"
+        else:
+            outcome = "succeeded"
+    return AttemptResult(
+        outcome, ended.returncode, duration_s, follow.signum, text, follow.metrics, ended.error
+    )
+
+
+def _signal_mark(attempt: Attempt, rank: int) -> str:
+    return os.path.join(attempt.folder, f"rank-{rank}.signal")

@@ -1,0 +1,445 @@
+"""One run of one task, from its lock to its receipt."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets as random
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gputasks import plan, secrets
+from gputasks.artifacts import aside, outputs
+from gputasks.errors import GputasksError, MachineError, RunFailedError, render
+from gputasks.events import EventLog
+from gputasks.leases import lease_gpus, lock_task
+from gputasks.launch.local import Attempt, local_command
+from gputasks.nodes import local_node
+from gputasks.proc import Interrupted, interrupts
+from gputasks.receipts import Receipt, evaluate, history
+from gputasks.receipts import receipt as receipts
+from gputasks.receipts.inputs import changed_during
+from gputasks.run import messages, preflight
+from gputasks.run.attempt import AttemptResult, run_attempt
+from gputasks.run.record import RunRecord, inputs_digest
+from gputasks.run.vcs import git_state
+
+if TYPE_CHECKING:
+    from gputasks.fingerprint import Digests
+    from gputasks.layout import Layout
+    from gputasks.leases import GpuLease, TaskLock
+    from gputasks.receipts.inputs import Inputs
+    from gputasks.specs import Outcome, Placement, Run
+
+BACK_OFF_S = 1.0
+
+
+@dataclass
+class Job:
+    """What to do: the definition, the fingerprint taken before, and why it runs."""
+
+    task: str
+    run: Run
+    layout: Layout
+    digests: Digests
+    inputs: Inputs
+    reasons: list[str]
+    run_id: str
+    forced: bool = False
+
+
+@dataclass
+class Done:
+    """A finished run, or the one that another process finished while this one waited."""
+
+    run_id: str
+    outputs: dict[str, dict[str, str]] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+
+def new_run_id(layout: Layout, task: str) -> str:
+    """Four letters and digits that this task has not used."""
+    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
+    while True:
+        run_id = "".join(random.choice(alphabet) for _ in range(4))
+        if not os.path.lexists(layout.run(task, run_id)):
+            return run_id
+
+
+def conduct(job: Job) -> Done:
+    """Make the artifacts of a task and its receipt.
+
+    Raises:
+        RunFailedError: the training, command or an artifact failed, timed out or was lost.
+        MachineError: no GPUs, no space, no permission, no torch.
+        ConfigError: a secret without a value.
+        Interrupted: a signal ended it; what it had written is kept for the next run.
+    """
+    try:
+        job.layout.prepare()
+    except OSError as error:
+        path = job.layout.state
+        raise MachineError(
+            f"cannot write the state folder `{path}`: {error.strerror}",
+            hint=f"`ls -ld {path}` shows who may write there",
+        ) from error
+    log = EventLog(os.path.join(job.layout.run(job.task, job.run_id), "events.jsonl"))
+    waiting = _Waiting(job, log)
+    lock = lock_task(
+        job.layout.lock(job.task),
+        task=job.task,
+        run=job.run_id,
+        waiting=waiting,
+        cancelled=_interrupted,
+    )
+    if lock is None:
+        raise Interrupted(interrupts.requested or 2)
+    try:
+        if lock.waited:
+            done = _made_meanwhile(job)
+            if done is not None:
+                waiting.tidy()
+                return done
+        return _Conductor(job, log, lock).go()
+    except OSError as error:
+        raise messages.machine_error(error) from error
+    finally:
+        lock.release()
+
+
+def _interrupted() -> bool:
+    return interrupts.requested is not None
+
+
+class _Waiting:
+    """Tells why nothing starts, also before the run has a folder of its own."""
+
+    def __init__(self, job: Job, log: EventLog) -> None:
+        self._folder = os.path.dirname(log.path)
+        self._log = log
+        self._job = job
+
+    def __call__(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            os.makedirs(self._folder, exist_ok=True)
+        self._log.write("waiting", text=text)
+
+    def tidy(self) -> None:
+        """The run did not take place."""
+        aside.remove(self._folder)
+
+
+def _made_meanwhile(job: Job) -> Done | None:
+    job.digests.invalidate()
+    found = receipts.read(job.layout, job.task)
+    if found is None or job.forced:
+        return None
+    verdict = evaluate(job.run, job.task, job.layout, job.digests, recorded=found.run)
+    if verdict.up_to_date:
+        return Done(found.run, {k: dict(v) for k, v in found.outputs.items()}, dict(found.metrics))
+    job.inputs, job.reasons = verdict.inputs, verdict.reasons
+    return None
+
+
+class _Conductor:
+    """The steps, and what must be undone when one of them fails."""
+
+    def __init__(self, job: Job, log: EventLog, lock: TaskLock) -> None:
+        self.job = job
+        self.run = job.run
+        self.log = log
+        self.lock = lock
+        self.record = RunRecord(job.layout, job.task, job.run_id)
+        self.root = os.path.abspath(job.layout.root)
+        self.lease: GpuLease | None = None
+        self.result: AttemptResult | None = None
+
+    def go(self) -> Done:
+        run, job = self.run, self.job
+        env = secrets.resolve(run.env, os.environ)
+        python = preflight.check(run, job.inputs, self.root)
+        aside.check_writable(run.artifacts)
+        previous = history.latest(job.layout, job.task)
+        git = git_state(self.root)
+        self._open_record(git)
+        outcome: Outcome = "failed"
+        failure: GputasksError | Interrupted | None = None
+        try:
+            resume = self._prepare_artifacts(previous)
+            placement = self._lease()
+            self._attempts(placement, resume, python=python, env=env)
+            self._publish_check()
+            return self._publish()
+        except Interrupted as error:
+            outcome, failure = "interrupted", error
+            raise
+        except messages.OutcomeError as error:
+            outcome, failure = error.outcome, error.error
+            raise error.error from None
+        except GputasksError as error:
+            failure = error
+            raise
+        except OSError as error:
+            failure = messages.machine_error(error)
+            raise failure from error
+        finally:
+            if self.lease is not None:
+                self.lease.release()
+            if failure is not None:
+                self._close(outcome, failure)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def _open_record(self, git: dict[str, Any] | None) -> None:
+        job = self.job
+        with contextlib.suppress(OSError):
+            # Only a waiting note may be there.
+            os.rename(self.record.folder, self.record.folder + ".waited")
+        self.record.open(self.run, job.inputs, job.reasons, git)
+        aside.remove(self.record.folder + ".waited")
+        receipts.withdraw(job.layout, job.task, os.path.join(self.record.folder, "previous-receipt.json"))
+        self.log.write(
+            "started",
+            task=job.task,
+            run=job.run_id,
+            reasons=job.reasons,
+            log=os.path.relpath(self.record.folder, self.root),
+        )
+        if self.lock.previous.get("run"):
+            died = self.lock.previous
+            self._note(f"run {died['run']} (pid {died.get('pid')}) died; took over its lock")
+
+    def _prepare_artifacts(self, previous: dict[str, Any] | None) -> str | None:
+        """Put the last attempt's files back, or clear the way; the checkpoint to resume from."""
+        job, run = self.job, self.run
+        unfinished = previous is not None and previous["outcome"] != "succeeded"
+        if unfinished and previous is not None and previous["outcome"] == "running":
+            self._mark_lost(previous)
+        same = (
+            unfinished
+            and previous is not None
+            and previous.get("inputs_digest") == inputs_digest(job.inputs)
+        )
+        if run.resume and same and not job.forced and previous is not None:
+            folder = job.layout.run(job.task, previous["run"])
+            aside.put_back(run.artifacts, os.path.join(folder, "partial"))
+            path, passed = outputs.newest_checkpoint(
+                run.artifacts, ended=history.last_sign_of_life(folder)
+            )
+            for line in passed:
+                self._note(line)
+            if path is not None:
+                self._note(f"resuming from `{path}` of run {previous['run']}", level="info")
+                self.record.data["resumed_from"] = {"run": previous["run"], "checkpoint": path}
+                return os.path.abspath(path)
+        trash = job.layout.trash(job.task, job.run_id)
+        for place in aside.set_aside(run.artifacts, trash):
+            self.record.data.setdefault("set_aside", []).append(place)
+        if not receipts.read_previous(self.record.folder) and self.record.data.get("set_aside"):
+            places = ", ".join(f"`{p}`" for p in self.record.data["set_aside"])
+            self._note(f"what stood at the artifacts' paths is now at {places}")
+        return None
+
+    def _mark_lost(self, previous: dict[str, Any]) -> None:
+        from gputasks.layout import write_json
+
+        path = os.path.join(self.job.layout.run(self.job.task, previous["run"]), "run.json")
+        previous["outcome"] = "lost"
+        write_json(path, previous)
+        self._note(f"run {previous['run']} ended without a word: its driver died")
+
+    def _lease(self) -> Placement:
+        run, job = self.run, self.job
+        wanted = run.resources.gpu_count
+        node = local_node(gpus=wanted not in (None, 0))
+        for text in plan.shortfall(run, node):
+            self._note(text)
+        with interrupts.deferred():
+            self.lease = lease_gpus(
+                node.gpus,
+                wanted,
+                source=node.gpu_source,
+                use_busy=run.resources.use_busy_gpus,
+                task=job.task,
+                run=job.run_id,
+                waiting=lambda text: self.log.write("waiting", text=text),
+                cancelled=_interrupted,
+            )
+        if self.lease is None:
+            raise Interrupted(interrupts.requested or 2)
+        placement = plan.place(run, node, self.lease.gpus)
+        backend = plan.backend(placement)
+        self.record.place(placement, backend)
+        self.record.save()
+        self.log.write(
+            "placed",
+            nodes=self.record.data["placement"],
+            world_size=placement.world_size,
+            nnodes=placement.nnodes,
+            backend=backend if run.kind == "train" else None,
+        )
+        return placement
+
+    def _attempts(
+        self, placement: Placement, resume: str | None, *, python: str, env: dict[str, str]
+    ) -> None:
+        run = self.run
+        limit = run.max_duration_s
+        deadline = None if limit is None else time.monotonic() + limit
+        for number in range(run.retries + 1):
+            attempt = Attempt(
+                self.job.run_id, number, os.path.join(self.record.folder, f"attempt-{number}"), resume
+            )
+            if number:
+                self.log.write("attempt", attempt=number, resume=resume)
+            failure = self._attempt(attempt, placement, python=python, env=env, deadline=deadline)
+            if failure is None:
+                return
+            if number == run.retries or failure.outcome in ("interrupted", "timed_out"):
+                raise failure
+            self._note(f"attempt {number} {failure.outcome}: {failure.error.message}; trying again")
+            time.sleep(BACK_OFF_S)
+            resume = self._next_checkpoint(attempt)
+
+    def _next_checkpoint(self, attempt: Attempt) -> str | None:
+        if not self.run.resume:
+            aside.set_aside(self.run.artifacts, os.path.join(attempt.folder, "partial"))
+            return None
+        path, passed = outputs.newest_checkpoint(self.run.artifacts, ended=time.time())
+        for line in passed:
+            self._note(line)
+        return None if path is None else os.path.abspath(path)
+
+    def _attempt(
+        self,
+        attempt: Attempt,
+        placement: Placement,
+        *,
+        python: str,
+        env: dict[str, str],
+        deadline: float | None,
+    ) -> messages.OutcomeError | None:
+        command = local_command(
+            self.run,
+            placement,
+            attempt,
+            root=self.root,
+            python=python,
+            environ=os.environ,
+            env=env,
+        )
+        self.before = outputs.state_of(self.run.artifacts)
+        self.log.write("phase", phase="train" if self.run.kind == "train" else "run")
+        result = run_attempt(
+            self.run,
+            command,
+            attempt,
+            world_size=placement.world_size,
+            keep_fds=(self.lock.fd, *(self.lease.fds if self.lease else ())),
+            log=self.log,
+            lock=self.lock,
+            deadline=deadline,
+        )
+        self.result = result
+        entry: dict[str, Any] = {
+            "number": attempt.number,
+            "outcome": result.outcome,
+            "returncode": result.returncode,
+            "duration_s": result.duration_s,
+            "resume": attempt.resume,
+        }
+        self.record.data["attempts"].append(entry)
+        if result.outcome == "succeeded":
+            self.record.save()
+            return None
+        failure = messages.explain(self.job.task, self.run, attempt, placement, result, self.root)
+        entry["failures"] = failure.failures
+        self.record.save()
+        if failure.failures:
+            self.log.write("failure", **failure.failures[0])
+        if result.signum is not None:
+            raise Interrupted(result.signum)
+        return failure
+
+    def _publish_check(self) -> None:
+        self.log.write("phase", phase="verify")
+        said = outputs.faults(self.run.artifacts, self.before, started=self.record.started)
+        if said:
+            raise RunFailedError(
+                f"`{self.job.task}` ended with code 0, but {said[0]}",
+                facts=[*said[1:], f"log: {messages.log_of(self.record.folder, self.run, self.root)}"],
+                hint=f"`gputasks logs {self.job.task}` shows what it printed",
+            )
+
+    def _publish(self) -> Done:
+        job, run = self.job, self.run
+        assert self.result is not None  # noqa: S101  an attempt has succeeded
+        outputs.sync_to_disk(run.artifacts)
+        job.digests.invalidate()
+        digests = receipts.digest_outputs(run.artifacts, job.digests)
+        for path in changed_during(job.inputs, run, job.layout, job.digests):
+            self._note(f"{path} changed during the run: this result is of the old one, `{job.task}` is stale")
+        if interrupts.requested is not None:
+            raise Interrupted(interrupts.requested)
+        with interrupts.deferred():
+            self.record.close(
+                "succeeded",
+                artifacts=digests,
+                metrics=self.result.metrics,
+            )
+            receipts.write(
+                job.layout,
+                Receipt(
+                    task=job.task,
+                    run=job.run_id,
+                    inputs=job.inputs,
+                    outputs=digests,
+                    finished=receipts.now(),
+                    duration_s=self.record.duration_s,
+                    metrics=self.result.metrics,
+                ),
+            )
+            job.digests.save()
+            self._empty_trash()
+            self.log.write(
+                "finished",
+                outcome="succeeded",
+                exit_code=0,
+                duration_s=self.record.duration_s,
+                artifacts=messages.artifact_list(run),
+                metrics=self.result.metrics,
+            )
+        return Done(job.run_id, digests, self.result.metrics)
+
+    def _empty_trash(self) -> None:
+        """Remove older outputs of this task that this one replaces; foreign files are kept."""
+        layout, task = self.job.layout, self.job.task
+        folder = os.path.dirname(layout.trash(task, "x"))
+        with contextlib.suppress(OSError):
+            for run_id in os.listdir(folder):
+                if receipts.read_previous(layout.run(task, run_id)):
+                    aside.remove(os.path.join(folder, run_id))
+
+    # -- the way out ---------------------------------------------------------------------------
+
+    def _close(self, outcome: Outcome, failure: GputasksError | Interrupted) -> None:
+        """Put partial artifacts aside and write down how it ended, as far as the disk allows."""
+        partial: list[str] = []
+        text = render(failure, prefix="") if isinstance(failure, GputasksError) else "interrupted"
+        with contextlib.suppress(OSError, MachineError):
+            partial = aside.set_aside(
+                self.run.artifacts, os.path.join(self.record.folder, "partial")
+            )
+        with contextlib.suppress(OSError):
+            self.record.close(outcome, message=text, partial=partial)
+        self.log.write(
+            "finished",
+            outcome=outcome,
+            exit_code=failure.code if isinstance(failure, Interrupted) else failure.exit_code,
+            duration_s=self.record.duration_s,
+            message=text,
+        )
+
+    def _note(self, text: str, *, level: str = "warning") -> None:
+        self.log.write("note", level=level, text=text)

@@ -1,0 +1,46 @@
+"""Faults that can be told before anything is leased or moved."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+from gputasks.errors import ConfigError, MachineError
+from gputasks.fingerprint import interpreter
+
+if TYPE_CHECKING:
+    from gputasks.receipts.inputs import Inputs
+    from gputasks.specs import Run
+
+
+def check(run: Run, inputs: Inputs, root: str) -> str:
+    """The interpreter to use, when nothing speaks against a start.
+
+    Raises:
+        MachineError: an input is missing, the interpreter has no torch, a program or the working
+            folder is missing.
+        ConfigError: the command is a folder or is not executable.
+    """
+    if inputs["missing"]:
+        names = ", ".join(f"`{p}`" for p in inputs["missing"])
+        raise MachineError(f"input {names} is missing")
+    cwd = os.path.join(root, run.cwd) if run.cwd else root
+    if not os.path.isdir(cwd):
+        raise MachineError(f"the working folder `{run.cwd}` is missing")
+    used = interpreter(run.python)
+    if run.kind == "train":
+        if "torch" not in used.packages:
+            raise MachineError(
+                f"`{used.executable}` has no torch, which starts the workers",
+                hint=f"`{used.executable} -m pip install torch`, or name another interpreter by `python=`",
+            )
+        return used.executable
+    program = "bash" if run.shell else run.argv[0]
+    # A program with a slash is meant relative to the task's folder, any other is looked up.
+    path = os.path.join(cwd, program) if os.sep in program else shutil.which(program)
+    if path is None or not os.path.exists(path):
+        raise MachineError(f"program `{program}` is not there", facts=[f"looked in: {cwd}, PATH"])
+    if os.path.isdir(path) or not os.access(path, os.X_OK):
+        raise ConfigError(f"`{program}` cannot be executed", hint=f"`chmod +x {program}`")
+    return used.executable

@@ -1,0 +1,45 @@
+"""`${secrets.NAME}`: written in dodo.py, resolved last, never kept.
+
+A reference is what the fingerprint, the receipt and the record hold; the value exists only in the
+environment of the process that needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gputasks.errors import ConfigError, raise_all
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_REFERENCE = re.compile(r"\$\{secrets\.([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def names_in(text: str) -> list[str]:
+    """The secrets that a text refers to."""
+    return _REFERENCE.findall(text)
+
+
+def resolve(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The values with every reference replaced by the variable of that name.
+
+    Args:
+        values: variables as the task declares them.
+        environ: where secrets come from: the caller's environment.
+
+    Raises:
+        ConfigError: naming every reference that has no value, before anything starts.
+    """
+    faults = [
+        ConfigError(
+            f"secret `{name}` is not set, `{key}` of this task needs it",
+            hint=f"`export {name}=…` in the shell that runs doit",
+        )
+        for key, text in values.items()
+        for name in names_in(text)
+        if not environ.get(name)
+    ]
+    raise_all(faults)
+    return {k: _REFERENCE.sub(lambda m: environ[m[1]], v) for k, v in values.items()}
