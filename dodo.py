@@ -1,5 +1,6 @@
 """LitMNIST, from the raw digits to a score: `doit` makes what is missing or out of date."""
 
+import os
 import sys
 
 import gputasks as gt
@@ -53,21 +54,30 @@ def task_evaluate():
 # -- for developers of gputasks --------------------------------------------------------------------
 
 
+def program(*argv, **more):
+    """A program that always runs, with the terminal to itself."""
+    return {"actions": [list(argv)], "io": {"capture": False}, "verbosity": 2, **more}
+
+
 def task_check():
-    """Lint, types, import contracts."""
-    tools = (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"], ["importlinter.cli"])
-    for tool in tools:
-        yield {
-            "name": tool[0].partition(".")[0],
-            "actions": [[sys.executable, "-m", *tool]],
-            "verbosity": 2,
-        }
+    """Lint, format, types, import contracts."""
+    here = os.path.dirname(sys.executable)
+    yield program(f"{here}/ruff", "check", name="lint")
+    yield program(f"{here}/ruff", "format", "--check", name="format")
+    yield program(f"{here}/mypy", name="types")
+    yield program(f"{here}/lint-imports", name="imports")
 
 
 def task_test():
-    """All tests; `doit test -k NAME` for some."""
-    return {
-        "actions": ["%(python)s -m pytest %(args)s" % {"python": sys.executable, "args": "%(words)s"}],
-        "pos_arg": "words",
-        "verbosity": 2,
-    }
+    """All tests."""
+    return program(sys.executable, "-m", "pytest")
+
+
+def task_bench():
+    """What must hold, as ratios measured side by side."""
+    return program(sys.executable, "tests/bench/bench.py")
+
+
+def task_gpu_check():
+    """What only a machine with a real GPU can prove."""
+    return program(sys.executable, "tests/gpu_check.py")
