@@ -20,6 +20,11 @@ SHIM = os.path.join(AGENT, "shim.py")
 PAYLOAD = os.path.join(AGENT, "payload")
 
 
+BARE_PYTHON = ("python", "python3")
+"""As the program of a command these mean the task's interpreter: `.venv/bin/doit` in a venv that is
+not activated would otherwise find another one."""
+
+
 @dataclass(frozen=True)
 class Attempt:
     """One start of a run: where its files go and what it resumes from.  Paths are absolute."""
@@ -113,4 +118,7 @@ def _argv(run: Run, attempt: Attempt, root: str, python: str) -> list[str]:
         return [python, "-m", "torch.distributed.run", SHIM, script, *flags, *args]
     if run.shell:
         return ["bash", "-o", "pipefail", "-c", *run.argv]
-    return [*resolve_resume(run.argv, attempt.resume), *args]
+    words = resolve_resume(run.argv, attempt.resume)
+    if words[0] in BARE_PYTHON:
+        words[0] = python
+    return [*words, *args]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gputasks.fingerprint import Digests
-    from gputasks.layout import Layout
     from gputasks.specs import Run
 
 Inputs = dict[str, Any]
@@ -26,7 +25,7 @@ Inputs = dict[str, Any]
 VERSION = 1
 
 
-def take_inputs(run: Run, layout: Layout, digests: Digests) -> Inputs:
+def take_inputs(run: Run, digests: Digests) -> Inputs:
     """The fingerprint of a run now.
 
     Returns:
@@ -38,8 +37,8 @@ def take_inputs(run: Run, layout: Layout, digests: Digests) -> Inputs:
         ConfigError: the script is missing or does not parse.
         MachineError: an input cannot be read.
     """
-    scripts = _scripts(run, layout)
-    used = interpreter(_python(run))
+    used = interpreter(_python(run), digests=digests)
+    scripts = _scripts(run, used.source_dirs, digests)
     missing: list[str] = []
     inputs: Inputs = {
         "version": VERSION,
@@ -65,7 +64,7 @@ def take_inputs(run: Run, layout: Layout, digests: Digests) -> Inputs:
     return inputs
 
 
-def changed_during(before: Inputs, run: Run, layout: Layout, digests: Digests) -> list[str]:
+def changed_during(before: Inputs, run: Run, digests: Digests) -> list[str]:
     """Declared inputs and code that are not what they were when the run started.
 
     A file that is an input and lies inside an artifact cannot exist (refused at load time), so
@@ -73,7 +72,7 @@ def changed_during(before: Inputs, run: Run, layout: Layout, digests: Digests) -
     """
     digests.invalidate()
     try:
-        after = take_inputs(run, layout, digests)
+        after = take_inputs(run, digests)
     except (ConfigError, MachineError) as error:
         return [error.message]
     old = {**before["files"], **before["code"]}
@@ -84,21 +83,25 @@ def changed_during(before: Inputs, run: Run, layout: Layout, digests: Digests) -
 def _python(run: Run) -> str:
     if run.kind == "command" and not run.python:
         name = run.argv[0]
-        return name if os.sep in name else ""
+        return name if os.sep in name and os.path.basename(name).startswith("python") else ""
     return run.python
 
 
-def _scripts(run: Run, layout: Layout) -> tuple[str, ...]:
-    """The user's code that runs: the script and the local modules it imports."""
+def _scripts(run: Run, sources: tuple[str, ...], digests: Digests) -> tuple[str, ...]:
+    """The user's code that runs: the script and the local modules it imports.
+
+    Modules are looked for beside the script, in the project, on the task's PYTHONPATH, and in
+    editable installations, whose code changes while their version stays.
+    """
     if run.kind == "train":
         script = run.script
     else:
         script = _python_script(run)
     if not script:
         return ()
-    roots = [layout.root]
-    roots += [p for p in run.env.get("PYTHONPATH", "").split(os.pathsep) if p]
-    return (script, *local_imports(script, roots=roots))
+    paths = [p for p in run.env.get("PYTHONPATH", "").split(os.pathsep) if p]
+    roots = [digests.layout.root, *paths, *sources]
+    return (script, *local_imports(script, roots=roots, digests=digests))
 
 
 def _python_script(run: Run) -> str:

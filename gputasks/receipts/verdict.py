@@ -53,7 +53,7 @@ def evaluate(
         ConfigError: the script is missing or does not parse.
         MachineError: an input cannot be read.
     """
-    inputs = take_inputs(run, layout, digests)
+    inputs = take_inputs(run, digests)
     found = receipts.read(layout, task)
     return Verdict(inputs, tuple(_causes(run, inputs, found, layout, digests, recorded)), found)
 

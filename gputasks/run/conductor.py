@@ -158,7 +158,7 @@ class _Conductor:
     def go(self) -> Done:
         run, job = self.run, self.job
         env = secrets.resolve(run.env, os.environ)
-        python = preflight.check(run, job.inputs, self.root)
+        python = preflight.check(run, job.inputs, self.root, job.digests)
         aside.check_writable(run.artifacts)
         previous = history.latest(job.layout, job.task)
         git = git_state(self.root)
@@ -378,7 +378,7 @@ class _Conductor:
         outputs.sync_to_disk(run.artifacts)
         job.digests.invalidate()
         digests = receipts.digest_outputs(run.artifacts, job.digests)
-        for path in changed_during(job.inputs, run, job.layout, job.digests):
+        for path in changed_during(job.inputs, run, job.digests):
             self._note(f"{path} changed during the run: this result is of the old one, `{job.task}` is stale")
         if interrupts.requested is not None:
             raise Interrupted(interrupts.requested)

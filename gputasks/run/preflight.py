@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from gputasks.errors import ConfigError, MachineError
 from gputasks.fingerprint import interpreter
+from gputasks.launch.local import BARE_PYTHON
 
 if TYPE_CHECKING:
+    from gputasks.fingerprint import Digests
     from gputasks.receipts.inputs import Inputs
     from gputasks.specs import Run
 
 
-def check(run: Run, inputs: Inputs, root: str) -> str:
+def check(run: Run, inputs: Inputs, root: str, digests: Digests) -> str:
     """The interpreter to use, when nothing speaks against a start.
 
     Raises:
@@ -28,7 +30,7 @@ def check(run: Run, inputs: Inputs, root: str) -> str:
     cwd = os.path.join(root, run.cwd) if run.cwd else root
     if not os.path.isdir(cwd):
         raise MachineError(f"the working folder `{run.cwd}` is missing")
-    used = interpreter(run.python)
+    used = interpreter(run.python, digests=digests)
     if run.kind == "train":
         if "torch" not in used.packages:
             raise MachineError(
@@ -37,6 +39,8 @@ def check(run: Run, inputs: Inputs, root: str) -> str:
             )
         return used.executable
     program = "bash" if run.shell else run.argv[0]
+    if program in BARE_PYTHON:
+        return used.executable
     # A program with a slash is meant relative to the task's folder, any other is looked up.
     path = os.path.join(cwd, program) if os.sep in program else shutil.which(program)
     if path is None or not os.path.exists(path):
