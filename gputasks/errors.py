@@ -28,6 +28,7 @@ class GputasksError(Exception):
         place: `file:line` or a path, empty when there is none.
         facts: further lines, shown indented.
         hint: one real command or key.
+
     """
 
     exit_code = EXIT_MACHINE
@@ -93,6 +94,7 @@ def raise_all(faults: Sequence[ConfigError]) -> None:
 
     Raises:
         ConfigError: when there is at least one fault.
+
     """
     if len(faults) == 1:
         raise faults[0]

@@ -39,7 +39,7 @@ MAX_LINE = 65536
 
 
 def encode(kind: str, **fields: Any) -> bytes:
-    """One line, ready to be appended.  NaN and infinities become strings: JSON has no word for them."""
+    """One line, ready to be appended.  NaN and infinities become strings: JSON lacks them."""
     event: Event = {"t": round(time.time(), 3), "kind": kind}
     event.update((k, v) for k, v in fields.items() if v is not None)
     try:

@@ -1,7 +1,7 @@
 """Where things lie under `.gputasks/`, and how files get there whole.
 
 ====================== =========================================================================
-receipts/TASK.json     what a finished task consumed and left; absent while it runs or after it failed
+receipts/TASK.json     what a finished task consumed and left; absent while it runs, or failed
 digests/TASK           digests of its outputs only, rewritten only when they change
 runs/TASK/RUN_ID/      run.json, events.jsonl, attempt-N/ with one log per rank
 locks/TASK.lock        flock of the task that runs
@@ -31,10 +31,11 @@ class Layout:
         self.state = os.path.join(root, STATE_DIR)
 
     def prepare(self) -> None:
-        """Make the state folder; it ignores itself in git and in other tools that honour .gitignore.
+        """Make the state folder; it ignores itself in git and whatever honours .gitignore.
 
         Raises:
             OSError: the folder cannot be written.
+
         """
         os.makedirs(self.state, exist_ok=True)
         ignore = os.path.join(self.state, ".gitignore")
@@ -92,6 +93,7 @@ def write_whole(path: str, data: bytes, *, sync: bool = True) -> None:
 
     Raises:
         OSError: no space, no permission; the old file is untouched.
+
     """
     folder = os.path.dirname(path) or "."
     os.makedirs(folder, exist_ok=True)

@@ -56,9 +56,7 @@ def backend(placement: Placement) -> str:
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """The caller's environment without what another launcher left in it."""
     return {
-        k: v
-        for k, v in environ.items()
-        if k not in LEAKING and not k.startswith(LEAKING_PREFIXES)
+        k: v for k, v in environ.items() if k not in LEAKING and not k.startswith(LEAKING_PREFIXES)
     }
 
 
@@ -72,6 +70,7 @@ def gpu_env(resources: Resources, gpus: Sequence[Gpu], *, ask: bool) -> dict[str
         resources: what the task asked for; nothing asked leaves the variable as it is.
         gpus: the lease.
         ask: the task is a training, which asks for GPUs even when it does not say so.
+
     """
     if gpus:
         return {
@@ -89,8 +88,10 @@ def thread_env(run: Run, share: NodePlacement) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(max(1, math.floor(cpus) // share.nproc))}
 
 
-def elastic_env(placement: Placement, *, run_id: str, log_dir: str, grace_s: float) -> dict[str, str]:
-    """torchrun's options as the variables it reads (`PET_<OPTION>`), one contract for all engines.
+def elastic_env(
+    placement: Placement, *, run_id: str, log_dir: str, grace_s: float
+) -> dict[str, str]:
+    """Torchrun's options as the variables it reads (`PET_<OPTION>`), one contract for all engines.
 
     On one node the agent makes the store itself on a free port (c10d, port 0): there is no moment
     between finding the port and using it, so two trainings cannot meet.  `max_restarts` is 0

@@ -31,6 +31,7 @@ def resolve(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, 
 
     Raises:
         ConfigError: naming every reference that has no value, before anything starts.
+
     """
     faults = [
         ConfigError(

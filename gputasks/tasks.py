@@ -75,6 +75,7 @@ def train(
 
     Raises:
         ConfigError: every fault of the call at once; to doit it is an InvalidDodoFile.
+
     """
     keys = _given(locals(), "script")
     keys.update(unknown)
@@ -136,6 +137,7 @@ def command(
 
     Raises:
         ConfigError: every fault of the call at once; to doit it is an InvalidDodoFile.
+
     """
     keys = _given(locals(), "argv")
     keys.update(unknown)
@@ -155,6 +157,7 @@ def build(image: Image, *_extra: Any, **_unknown: Any) -> TaskDict:
 
     Raises:
         ConfigError: always, saying what is missing.
+
     """
 
     def make() -> Run:

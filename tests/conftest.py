@@ -32,7 +32,9 @@ def living(mark: str) -> dict[int, str]:
             if f"{MARK}={mark}".encode() in environ.split(b"\0"):
                 state = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[0]
                 if state != "Z":
-                    found[int(name)] = Path(f"/proc/{name}/cmdline").read_bytes().decode(errors="replace")
+                    found[int(name)] = (
+                        Path(f"/proc/{name}/cmdline").read_bytes().decode(errors="replace")
+                    )
         except OSError:
             continue
     return found
@@ -69,10 +71,20 @@ class Project:
         return path
 
     def dodo(self, text: str) -> None:
-        self.write("dodo.py", "import gputasks as gt\nDOIT_CONFIG = gt.doit_config()\n" + textwrap.dedent(text))
+        self.write(
+            "dodo.py",
+            "import gputasks as gt\nDOIT_CONFIG = gt.doit_config()\n" + textwrap.dedent(text),
+        )
 
     def environ(self, **extra: str) -> dict[str, str]:
-        return {**os.environ, "COLUMNS": "100", MARK: self.mark, "GPUTASKS_LEASE_DIR": str(self.root.parent / "leases"), **self.env, **extra}
+        return {
+            **os.environ,
+            "COLUMNS": "100",
+            MARK: self.mark,
+            "GPUTASKS_LEASE_DIR": str(self.root.parent / "leases"),
+            **self.env,
+            **extra,
+        }
 
     def run(self, *argv: str, timeout: float = 60, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -13,8 +13,9 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from gputasks.nodes import local_node
 from gputasks.proc import run_text
+
+from gputasks.nodes import local_node
 
 TRAIN = """
 import os, sys, time, torch, torch.distributed as dist
@@ -69,18 +70,33 @@ def main() -> int:
         highest = 0
         while training.poll() is None:
             seen = run_text(
-                ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"], timeout_s=30
+                ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"],
+                timeout_s=30,
             )
             highest = max([highest, *(int(w) for w in seen.out.split() if w.isdigit())])
         log = training.communicate()[1]
-        good = [say(training.returncode == 0 and os.path.exists(f"{folder}/model.pt"), f"NCCL training with bf16 on {len(node.gpus)} GPU(s)")]
+        good = [
+            say(
+                training.returncode == 0 and os.path.exists(f"{folder}/model.pt"),
+                f"NCCL training with bf16 on {len(node.gpus)} GPU(s)",
+            )
+        ]
         if not good[0]:
             print(log)
         good.append(say(highest > 10, f"utilisation seen: {highest} %"))
-        again = subprocess.run([*doit, "train"], cwd=folder, capture_output=True, text=True, check=False)
+        again = subprocess.run(
+            [*doit, "train"], cwd=folder, capture_output=True, text=True, check=False
+        )
         good.append(say("up to date" in again.stderr, "second run is skipped"))
-        oom = subprocess.run([*doit, "oom"], cwd=folder, capture_output=True, text=True, check=False)
-        good.append(say(oom.returncode == 1 and "OutOfMemoryError" in oom.stderr, "out of memory told as such"))
+        oom = subprocess.run(
+            [*doit, "oom"], cwd=folder, capture_output=True, text=True, check=False
+        )
+        good.append(
+            say(
+                oom.returncode == 1 and "OutOfMemoryError" in oom.stderr,
+                "out of memory told as such",
+            )
+        )
         print(oom.stderr)
     return 0 if all(good) else 1
 

@@ -21,6 +21,7 @@ def check_writable(artifacts: Sequence[Artifact]) -> None:
 
     Raises:
         MachineError: naming each path and who owns it.
+
     """
     bad = [p for a in artifacts for p in [_obstacle(a.path)] if p]
     if bad:
@@ -56,6 +57,7 @@ def set_aside(artifacts: Iterable[Artifact], folder: str) -> list[str]:
 
     Raises:
         MachineError: it cannot be moved; what was moved before stays moved.
+
     """
     moved = []
     for artifact in artifacts:

@@ -25,6 +25,7 @@ def fault(path: str) -> str:
 
     Raises:
         OSError: never for what the file holds; only the caller's folder may be gone.
+
     """
     try:
         size = os.path.getsize(path)
@@ -86,7 +87,7 @@ def _pickle_fault(path: str, head: bytes) -> str:
 
 
 def _safetensors_fault(path: str, size: int) -> str:
-    """The header says where the last tensor ends (safetensors format, 8 bytes little-endian length)."""
+    """The header, after its length in 8 bytes little-endian, says where the last tensor ends."""
     with open(path, "rb") as file:
         length = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))[0]
         if length > size - 8:

@@ -49,11 +49,16 @@ def faults(artifacts: Sequence[Artifact], before: State, *, started: float) -> l
         artifacts: what was declared.
         before: `state_of` just before the start.
         started: Unix time of the start, to name files that appeared elsewhere.
+
     """
     said: list[str] = []
     for artifact in artifacts:
         paths = list(files_of(artifact.path))
-        name = artifact.name if artifact.name == artifact.path else f"{artifact.name}` at `{artifact.path}"
+        name = (
+            artifact.name
+            if artifact.name == artifact.path
+            else f"{artifact.name}` at `{artifact.path}"
+        )
         if not os.path.lexists(artifact.path):
             said.append(f"declared `{name}` is missing{_elsewhere(artifact.path, started)}")
         elif not paths:
@@ -108,6 +113,7 @@ def sync_to_disk(artifacts: Sequence[Artifact]) -> None:
 
     Raises:
         OSError: the disk could not take what the process believed it had written.
+
     """
     for artifact in artifacts:
         for path in files_of(artifact.path):
@@ -115,7 +121,9 @@ def sync_to_disk(artifacts: Sequence[Artifact]) -> None:
                 os.fsync(file.fileno())
 
 
-def newest_checkpoint(artifacts: Sequence[Artifact], *, ended: float) -> tuple[str | None, list[str]]:
+def newest_checkpoint(
+    artifacts: Sequence[Artifact], *, ended: float
+) -> tuple[str | None, list[str]]:
     """The newest checkpoint that opens, and what was passed over as broken.
 
     A file of a format that cannot be checked counts only if the run lived on for a second after
@@ -127,6 +135,7 @@ def newest_checkpoint(artifacts: Sequence[Artifact], *, ended: float) -> tuple[s
 
     Returns:
         The path or None; one line per file that is newer than it and was passed over.
+
     """
     found: list[tuple[int, str]] = []
     for artifact in artifacts:

@@ -27,6 +27,7 @@ def logs(
 
     Raises:
         ConfigError: there is no such task, run, attempt or worker.
+
     """
     layout = project()
     record = latest(layout, task) if run is None else history.load(layout, task, run)
@@ -58,7 +59,9 @@ def _log(folder: str, record: dict[str, Any], attempt: int | None, rank: int | N
         )
     number = numbers[-1] if attempt is None else attempt
     if number not in numbers:
-        raise ConfigError(f"run `{record['run']}` has no attempt {number}, its last is {numbers[-1]}")
+        raise ConfigError(
+            f"run `{record['run']}` has no attempt {number}, its last is {numbers[-1]}"
+        )
     base = os.path.join(folder, f"attempt-{number}")
     if record.get("kind") == "command":
         return os.path.join(base, "output.log")

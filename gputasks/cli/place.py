@@ -13,6 +13,7 @@ def project() -> Layout:
 
     Raises:
         ConfigError: there is none: nothing has ever run here.
+
     """
     folder = os.getcwd()
     while not os.path.isdir(os.path.join(folder, STATE_DIR)):

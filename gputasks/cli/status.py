@@ -26,6 +26,7 @@ def latest(layout: Layout, task: str) -> dict[str, Any]:
 
     Raises:
         ConfigError: the task has never run.
+
     """
     record = history.latest(layout, task)
     if record is None:
@@ -73,7 +74,9 @@ def _line(record: dict[str, Any], width: int) -> str:
     when = str(record.get("started", ""))[:19].replace("T", " ") + "Z"
     took = format_duration(record["duration_s"]) if "duration_s" in record else "-"
     metrics = record.get("metrics") or {}
-    shown = " ".join(f"{k} {v:.4g}" for k, v in list(metrics.items())[:3] if isinstance(v, (int, float)))
+    shown = " ".join(
+        f"{k} {v:.4g}" for k, v in list(metrics.items())[:3] if isinstance(v, (int, float))
+    )
     message = str(record.get("message", "")).splitlines()
     tail = message[0] if message and record["outcome"] != "succeeded" else shown
     return f"{record['task']:<{width}}  {record['outcome']:<11}  {record['run']}  {when}  {took:>6}  {tail}"
@@ -84,6 +87,7 @@ def unlock(task: str) -> int:
 
     Raises:
         ConfigError: the lock is held by a living process of this machine.
+
     """
     layout = project()
     fd = open_lock(layout.lock(task))

@@ -28,6 +28,7 @@ def why(names: list[str], *, as_json: bool, dodo: str) -> int:
 
     Raises:
         ConfigError: dodo.py is faulty, or there is no such task.
+
     """
     tasks, config = _load(dodo)
     for name in names:

@@ -39,6 +39,7 @@ class RunAction(BaseAction):  # type: ignore[misc]
 
         Raises:
             Interrupted: a signal ended it; doit then ends with its code.
+
         """
         from gputasks.run import Job, conduct
 
@@ -79,7 +80,7 @@ class RunAction(BaseAction):  # type: ignore[misc]
         return f"{self.run.kind} {what}"
 
 
-def clean_artifacts(run: Run, layout: Layout, task_name: list[str], dryrun: bool) -> None:  # noqa: FBT001  doit's signature
+def clean_artifacts(run: Run, layout: Layout, task_name: list[str], dryrun: bool) -> None:
     """Remove a task's artifacts, its receipt and its digests, telling each."""
     from gputasks.artifacts import aside
 

@@ -37,6 +37,7 @@ def doit_config(*extra: Any, **options: Any) -> dict[str, Any]:
 
     Raises:
         ConfigError: unknown options, with the nearest name; doit itself would ignore them.
+
     """
     faults = []
     if extra:

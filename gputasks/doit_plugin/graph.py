@@ -27,6 +27,7 @@ def check(tasks: Mapping[str, Task]) -> None:
 
     Raises:
         doit's InvalidDodoFile: naming the producer and the right way, all faults at once.
+
     """
     if id(tasks) in _checked:
         return

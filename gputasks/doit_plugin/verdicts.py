@@ -42,7 +42,7 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
         self._meta = meta
 
     def configure_task(self, task: Task) -> None:
-        """doit tells the task's name, before it copies the list of targets."""
+        """Doit tells the task's name, before it copies the list of targets."""
         self.names[:] = [task.name]
         self._targets.append(self.layout.digests(task.name))
 
@@ -56,6 +56,7 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
 
         Raises:
             GputasksError: the script is missing or does not parse, an input cannot be read.
+
         """
         digests = Digests.shared(self.layout)
         self.verdict = evaluate(self.run, self.task_name, self.layout, digests, recorded=recorded)
@@ -66,6 +67,7 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
 
         Raises:
             doit's InvalidDodoFile: the graph has an edge that doit cannot see.
+
         """
         if self.tasks_dict is not None:
             graph.check(self.tasks_dict)

@@ -1,4 +1,4 @@
-"""A run on this machine as a `Command`: still data, shown by the dry run, started by the conductor."""
+"""A run on this machine as a `Command`: still data, for the conductor to start."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputasks import plan
 from gputasks.settings.flags import param_argv, resolve_resume
+
+from gputasks import plan
 from gputasks.specs import Command
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Attempt:
 
     @property
     def elastic(self) -> str:
-        """torch's own log folder."""
+        """Torch's own log folder."""
         return os.path.join(self.folder, "elastic")
 
     def rank_log(self, rank: int) -> str:
@@ -79,6 +80,7 @@ def local_command(
         python: interpreter of the workers.
         environ: the caller's environment.
         env: the task's own variables, secrets resolved.
+
     """
     (share,) = placement.nodes
     training = run.kind == "train"

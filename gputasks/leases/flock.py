@@ -25,6 +25,7 @@ def open_lock(path: str) -> int:
 
     Raises:
         OSError: no permission, read-only file system, no space.
+
     """
     flags = os.O_RDWR | os.O_CLOEXEC
     for _ in range(3):

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING
 
 from gputasks.errors import MachineError
-from gputasks.leases.flock import describe, open_lock, read_owner, try_lock, write_owner
 from gputasks.layout import file_name
+from gputasks.leases.flock import describe, open_lock, read_owner, try_lock, write_owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +40,7 @@ def lease_dir() -> str:
 
     Raises:
         MachineError: the folder cannot be made or is not one that several users can share.
+
     """
     wanted = os.environ.get("GPUTASKS_LEASE_DIR")
     base = "/run/lock" if os.access("/run/lock", os.W_OK | os.X_OK) else "/tmp"  # noqa: S108  sticky, shared on purpose
@@ -47,7 +48,7 @@ def lease_dir() -> str:
     try:
         os.makedirs(path, exist_ok=True)
         with contextlib.suppress(PermissionError):
-            os.chmod(path, 0o1777)
+            os.chmod(path, 0o1777)  # noqa: S103  as /tmp: all users lock here, none removes
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             raise NotADirectoryError(path)
     except OSError as error:
@@ -76,6 +77,7 @@ def lease_gpus(
 
     Args:
         gpus: the devices the caller may see, free or not.
+        count: how many; `"auto"` or None as in `Resources`.
         source: who told of the devices, for the message.
         use_busy: also take devices on which a process of somebody else's computes.
         task: name for the note that others see while they wait.
@@ -85,6 +87,7 @@ def lease_gpus(
 
     Raises:
         MachineError: the machine has fewer GPUs than were asked for.
+
     """
     if count in (None, 0) or (count == "auto" and not gpus):
         return GpuLease((), ())
@@ -93,7 +96,7 @@ def lease_gpus(
         raise MachineError(
             f"not enough GPUs: asked for {count}, this machine shows {len(gpus)}",
             facts=[f"found: {found}", f"told by: {source}", _visible()],
-            hint="lower `gpu_count`, or use `gpu_count=\"auto\"` to take what is there",
+            hint='lower `gpu_count`, or use `gpu_count="auto"` to take what is there',
         )
     folder = lease_dir()
     said = ""

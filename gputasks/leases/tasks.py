@@ -35,6 +35,7 @@ class TaskLock:
     Attributes:
         waited: somebody else held it first, so the world may have changed.
         previous: the note of an owner that did not end well, empty otherwise.
+
     """
 
     def __init__(self, fd: int, *, waited: bool, previous: Owner) -> None:
@@ -70,6 +71,7 @@ def lock_task(
 
     Raises:
         MachineError: the lock file cannot be made, or another machine holds the task.
+
     """
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)

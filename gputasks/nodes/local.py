@@ -14,6 +14,7 @@ def local_node(*, gpus: bool = True) -> Node:
 
     Args:
         gpus: look for GPUs; a task that wants none need not pay for asking the driver.
+
     """
     found, source = list_gpus() if gpus else ((), "")
     return Node(

@@ -37,7 +37,9 @@ def compare(old: Inputs, new: Inputs, layout: Layout) -> list[Cause]:
         return [cause("version", "receipt", "the receipt is of another version of gputasks")]
     causes = [*_mapping("param", "", old["params"], new["params"])]
     if old["params_style"] != new["params_style"]:
-        causes.append(_value("params_style", "params_style", old["params_style"], new["params_style"]))
+        causes.append(
+            _value("params_style", "params_style", old["params_style"], new["params_style"])
+        )
     for key in ("argv", "args"):
         if old[key] != new[key]:
             text = f"command changed: {_words(old[key], new[key])}"
@@ -96,7 +98,9 @@ def _words(old: list[str], new: list[str]) -> str:
     return f"{flag}{_show(before, bare=True)} -> {_show(after, bare=True)}"
 
 
-def _paths(kind: str, old: Mapping[str, str], new: Mapping[str, str], layout: Layout) -> Iterator[Cause]:
+def _paths(
+    kind: str, old: Mapping[str, str], new: Mapping[str, str], layout: Layout
+) -> Iterator[Cause]:
     for path in sorted({*old, *new}):
         before, after = old.get(path), new.get(path)
         if before == after:

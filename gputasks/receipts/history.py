@@ -33,6 +33,7 @@ def point_latest(layout: Layout, task: str, run_id: str) -> None:
 
     Raises:
         OSError: the state folder cannot be written.
+
     """
     link = os.path.join(layout.runs(task), "latest")
     temporary = f"{link}.{run_id}"

@@ -36,6 +36,7 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
     Raises:
         ConfigError: the script is missing or does not parse.
         MachineError: an input cannot be read.
+
     """
     used = interpreter(_python(run), digests=digests)
     scripts = _scripts(run, used.source_dirs, digests)
@@ -93,10 +94,7 @@ def _scripts(run: Run, sources: tuple[str, ...], digests: Digests) -> tuple[str,
     Modules are looked for beside the script, in the project, on the task's PYTHONPATH, and in
     editable installations, whose code changes while their version stays.
     """
-    if run.kind == "train":
-        script = run.script
-    else:
-        script = _python_script(run)
+    script = run.script if run.kind == "train" else _python_script(run)
     if not script:
         return ()
     paths = [p for p in run.env.get("PYTHONPATH", "").split(os.pathsep) if p]

@@ -39,6 +39,7 @@ class Receipt:
         finished: Unix time.
         duration_s: of the run, by a monotonic clock.
         metrics: the last reported ones.
+
     """
 
     task: str
@@ -67,6 +68,7 @@ def digest_outputs(artifacts: Sequence[Artifact], digests: Digests) -> dict[str,
 
     Raises:
         OSError: an artifact is missing or cannot be read.
+
     """
     return {a.name: {"path": a.path, "digest": digests.path(a.path)} for a in artifacts}
 
@@ -76,6 +78,7 @@ def write(layout: Layout, receipt: Receipt) -> None:
 
     Raises:
         OSError: no space or no permission; the task then counts as not done.
+
     """
     outputs = {k: v["digest"] for k, v in sorted(receipt.outputs.items())}
     text = json.dumps(outputs, indent=1).encode() + b"\n"
@@ -98,6 +101,7 @@ def withdraw(layout: Layout, task: str, keep: str) -> None:
 
     Raises:
         OSError: the state folder cannot be written.
+
     """
     with contextlib.suppress(FileNotFoundError):
         os.replace(layout.receipt(task), keep)

@@ -52,6 +52,7 @@ def evaluate(
     Raises:
         ConfigError: the script is missing or does not parse.
         MachineError: an input cannot be read.
+
     """
     inputs = take_inputs(run, digests)
     found = receipts.read(layout, task)
@@ -73,7 +74,9 @@ def _causes(
             return [cause("unfinished", "", "its last run did not finish")]
         return [cause("never", "", "never built here")]
     if recorded is None:
-        return [cause("forgotten", "", "doit has no record of it (`doit forget`, or a new database)")]
+        return [
+            cause("forgotten", "", "doit has no record of it (`doit forget`, or a new database)")
+        ]
     if recorded != found.run:
         text = f"doit recorded run {recorded}, the receipt is of run {found.run}"
         return [cause("record", "", text, recorded, found.run)]

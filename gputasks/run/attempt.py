@@ -36,6 +36,7 @@ class AttemptResult:
         text: one line for `interrupted`, `timed_out` and `lost`.
         metrics: the last values of rank 0.
         error: why nothing could be started.
+
     """
 
     outcome: Outcome
@@ -72,6 +73,7 @@ def run_attempt(
 
     Raises:
         OSError: the attempt's folder cannot be written.
+
     """
     os.makedirs(attempt.events)
     write_json(attempt.params, dict(run.params), sync=False)
@@ -209,7 +211,7 @@ def _result(ended: Ended, follow: _Follow, duration_s: float) -> AttemptResult:
     outcome, text = follow.outcome, follow.text
     if outcome is None:
         terminated = [
-            r for r in follow._followers if os.path.exists(_signal_mark(follow.attempt, r))  # noqa: SLF001  one room
+            r for r in follow._followers if os.path.exists(_signal_mark(follow.attempt, r))
         ]
         if ended.stopped and not follow.killing:
             outcome, text = "interrupted", f"its guard was ended: {ended.stopped}"

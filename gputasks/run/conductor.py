@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gputasks import plan, secrets
-from gputasks.artifacts import aside, outputs
-from gputasks.errors import GputasksError, MachineError, RunFailedError, render
+from gputasks.artifacts import aside
+from gputasks.errors import GputasksError, MachineError, render
 from gputasks.events import EventLog
-from gputasks.leases import lease_gpus, lock_task
 from gputasks.launch.local import Attempt, local_command
+from gputasks.leases import lease_gpus, lock_task
 from gputasks.nodes import local_node
 from gputasks.proc import Interrupted, interrupts
 from gputasks.receipts import Receipt, evaluate, history
@@ -22,7 +22,8 @@ from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
 from gputasks.run import messages, preflight
 from gputasks.run.attempt import AttemptResult, run_attempt
-from gputasks.run.record import RunRecord, inputs_digest
+from gputasks.run.record import RunRecord
+from gputasks.run.stage import Stage
 from gputasks.run.vcs import git_state
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def conduct(job: Job) -> Done:
         MachineError: no GPUs, no space, no permission, no torch.
         ConfigError: a secret without a value.
         Interrupted: a signal ended it; what it had written is kept for the next run.
+
     """
     try:
         job.layout.prepare()
@@ -151,6 +153,7 @@ class _Conductor:
         self.log = log
         self.lock = lock
         self.record = RunRecord(job.layout, job.task, job.run_id)
+        self.stage = Stage(job.task, job.run, job.layout, self.record, self._note)
         self.root = os.path.abspath(job.layout.root)
         self.lease: GpuLease | None = None
         self.result: AttemptResult | None = None
@@ -159,17 +162,18 @@ class _Conductor:
         run, job = self.run, self.job
         env = secrets.resolve(run.env, os.environ)
         python = preflight.check(run, job.inputs, self.root, job.digests)
-        aside.check_writable(run.artifacts)
+        self.stage.check()
         previous = history.latest(job.layout, job.task)
         git = git_state(self.root)
         self._open_record(git)
         outcome: Outcome = "failed"
         failure: GputasksError | Interrupted | None = None
         try:
-            resume = self._prepare_artifacts(previous)
+            resume = self.stage.prepare(previous, forced=job.forced)
             placement = self._lease()
             self._attempts(placement, resume, python=python, env=env)
-            self._publish_check()
+            self.log.write("phase", phase="verify")
+            self.stage.verify()
             return self._publish()
         except Interrupted as error:
             outcome, failure = "interrupted", error
@@ -198,7 +202,9 @@ class _Conductor:
             os.rename(self.record.folder, self.record.folder + ".waited")
         self.record.open(self.run, job.inputs, job.reasons, git)
         aside.remove(self.record.folder + ".waited")
-        receipts.withdraw(job.layout, job.task, os.path.join(self.record.folder, "previous-receipt.json"))
+        receipts.withdraw(
+            job.layout, job.task, os.path.join(self.record.folder, "previous-receipt.json")
+        )
         self.log.write(
             "started",
             task=job.task,
@@ -209,45 +215,6 @@ class _Conductor:
         if self.lock.previous.get("run"):
             died = self.lock.previous
             self._note(f"run {died['run']} (pid {died.get('pid')}) died; took over its lock")
-
-    def _prepare_artifacts(self, previous: dict[str, Any] | None) -> str | None:
-        """Put the last attempt's files back, or clear the way; the checkpoint to resume from."""
-        job, run = self.job, self.run
-        unfinished = previous is not None and previous["outcome"] != "succeeded"
-        if unfinished and previous is not None and previous["outcome"] == "running":
-            self._mark_lost(previous)
-        same = (
-            unfinished
-            and previous is not None
-            and previous.get("inputs_digest") == inputs_digest(job.inputs)
-        )
-        if run.resume and same and not job.forced and previous is not None:
-            folder = job.layout.run(job.task, previous["run"])
-            aside.put_back(run.artifacts, os.path.join(folder, "partial"))
-            path, passed = outputs.newest_checkpoint(
-                run.artifacts, ended=history.last_sign_of_life(folder)
-            )
-            for line in passed:
-                self._note(line)
-            if path is not None:
-                self._note(f"resuming from `{path}` of run {previous['run']}", level="info")
-                self.record.data["resumed_from"] = {"run": previous["run"], "checkpoint": path}
-                return os.path.abspath(path)
-        trash = job.layout.trash(job.task, job.run_id)
-        for place in aside.set_aside(run.artifacts, trash):
-            self.record.data.setdefault("set_aside", []).append(place)
-        if not receipts.read_previous(self.record.folder) and self.record.data.get("set_aside"):
-            places = ", ".join(f"`{p}`" for p in self.record.data["set_aside"])
-            self._note(f"what stood at the artifacts' paths is now at {places}")
-        return None
-
-    def _mark_lost(self, previous: dict[str, Any]) -> None:
-        from gputasks.layout import write_json
-
-        path = os.path.join(self.job.layout.run(self.job.task, previous["run"]), "run.json")
-        previous["outcome"] = "lost"
-        write_json(path, previous)
-        self._note(f"run {previous['run']} ended without a word: its driver died")
 
     def _lease(self) -> Placement:
         run, job = self.run, self.job
@@ -289,7 +256,10 @@ class _Conductor:
         deadline = None if limit is None else time.monotonic() + limit
         for number in range(run.retries + 1):
             attempt = Attempt(
-                self.job.run_id, number, os.path.join(self.record.folder, f"attempt-{number}"), resume
+                self.job.run_id,
+                number,
+                os.path.join(self.record.folder, f"attempt-{number}"),
+                resume,
             )
             if number:
                 self.log.write("attempt", attempt=number, resume=resume)
@@ -300,16 +270,7 @@ class _Conductor:
                 raise failure
             self._note(f"attempt {number} {failure.outcome}: {failure.error.message}; trying again")
             time.sleep(BACK_OFF_S)
-            resume = self._next_checkpoint(attempt)
-
-    def _next_checkpoint(self, attempt: Attempt) -> str | None:
-        if not self.run.resume:
-            aside.set_aside(self.run.artifacts, os.path.join(attempt.folder, "partial"))
-            return None
-        path, passed = outputs.newest_checkpoint(self.run.artifacts, ended=time.time())
-        for line in passed:
-            self._note(line)
-        return None if path is None else os.path.abspath(path)
+            resume = self.stage.between(attempt.folder)
 
     def _attempt(
         self,
@@ -329,7 +290,7 @@ class _Conductor:
             environ=os.environ,
             env=env,
         )
-        self.before = outputs.state_of(self.run.artifacts)
+        self.stage.look()
         self.log.write("phase", phase="train" if self.run.kind == "train" else "run")
         result = run_attempt(
             self.run,
@@ -362,24 +323,15 @@ class _Conductor:
             raise Interrupted(result.signum)
         return failure
 
-    def _publish_check(self) -> None:
-        self.log.write("phase", phase="verify")
-        said = outputs.faults(self.run.artifacts, self.before, started=self.record.started)
-        if said:
-            raise RunFailedError(
-                f"`{self.job.task}` ended with code 0, but {said[0]}",
-                facts=[*said[1:], f"log: {messages.log_of(self.record.folder, self.run, self.root)}"],
-                hint=f"`gputasks logs {self.job.task}` shows what it printed",
-            )
-
     def _publish(self) -> Done:
         job, run = self.job, self.run
         assert self.result is not None  # noqa: S101  an attempt has succeeded
-        outputs.sync_to_disk(run.artifacts)
         job.digests.invalidate()
         digests = receipts.digest_outputs(run.artifacts, job.digests)
         for path in changed_during(job.inputs, run, job.digests):
-            self._note(f"{path} changed during the run: this result is of the old one, `{job.task}` is stale")
+            self._note(
+                f"{path} changed during the run: this result is of the old one, `{job.task}` is stale"
+            )
         if interrupts.requested is not None:
             raise Interrupted(interrupts.requested)
         with interrupts.deferred():
@@ -401,7 +353,7 @@ class _Conductor:
                 ),
             )
             job.digests.save()
-            self._empty_trash()
+            self.stage.empty_trash()
             self.log.write(
                 "finished",
                 outcome="succeeded",
@@ -412,15 +364,6 @@ class _Conductor:
             )
         return Done(job.run_id, digests, self.result.metrics)
 
-    def _empty_trash(self) -> None:
-        """Remove older outputs of this task that this one replaces; foreign files are kept."""
-        layout, task = self.job.layout, self.job.task
-        folder = os.path.dirname(layout.trash(task, "x"))
-        with contextlib.suppress(OSError):
-            for run_id in os.listdir(folder):
-                if receipts.read_previous(layout.run(task, run_id)):
-                    aside.remove(os.path.join(folder, run_id))
-
     # -- the way out ---------------------------------------------------------------------------
 
     def _close(self, outcome: Outcome, failure: GputasksError | Interrupted) -> None:
@@ -428,9 +371,7 @@ class _Conductor:
         partial: list[str] = []
         text = render(failure, prefix="") if isinstance(failure, GputasksError) else "interrupted"
         with contextlib.suppress(OSError, MachineError):
-            partial = aside.set_aside(
-                self.run.artifacts, os.path.join(self.record.folder, "partial")
-            )
+            partial = self.stage.clear()
         with contextlib.suppress(OSError):
             self.record.close(outcome, message=text, partial=partial)
         self.log.write(

@@ -26,7 +26,9 @@ TAIL = 20
 class OutcomeError(Exception):
     """An attempt that did not succeed: its outcome, the error to show, the failures as data."""
 
-    def __init__(self, outcome: Outcome, error: GputasksError, failures: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, outcome: Outcome, error: GputasksError, failures: list[dict[str, Any]]
+    ) -> None:
         super().__init__(error.message)
         self.outcome = outcome
         self.error = error
@@ -75,7 +77,11 @@ def explain(
     follow_ups = placement.world_size - count
     plural = "s" if count != 1 else ""
     if placement.world_size > 1:
-        stopped = f"; {follow_ups} other worker{'s' if follow_ups != 1 else ''} ended as a consequence" if follow_ups else ""
+        stopped = (
+            f"; {follow_ups} other worker{'s' if follow_ups != 1 else ''} ended as a consequence"
+            if follow_ups
+            else ""
+        )
         facts.append(f"first of {count} failure{plural}{stopped}")
     if first.lines:
         facts += ["last lines:", *(f"  {line}" for line in first.lines[-TAIL:])]
@@ -100,7 +106,9 @@ def _how(exit_code: int | None, signal_name: str | None) -> str:
     return "failed" if exit_code is None else f"exited with code {exit_code}"
 
 
-def _command_failed(task: str, run: Run, attempt: Attempt, result: AttemptResult, root: str) -> OutcomeError:
+def _command_failed(
+    task: str, run: Run, attempt: Attempt, result: AttemptResult, root: str
+) -> OutcomeError:
     code, name = result.returncode, ""
     if code < 0:
         try:
@@ -138,7 +146,10 @@ def _stopped(
     }
     error = RunFailedError(
         texts[result.outcome],
-        facts=[*result.text.splitlines(), f"log: {log_of(os.path.dirname(attempt.folder), run, root)}"],
+        facts=[
+            *result.text.splitlines(),
+            f"log: {log_of(os.path.dirname(attempt.folder), run, root)}",
+        ],
         hint=f"`doit {task}` resumes from its newest checkpoint" if run.resume else "",
     )
     return OutcomeError(result.outcome, error, [asdict(f) for f in failures])

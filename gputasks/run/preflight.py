@@ -23,6 +23,7 @@ def check(run: Run, inputs: Inputs, root: str, digests: Digests) -> str:
         MachineError: an input is missing, the interpreter has no torch, a program or the working
             folder is missing.
         ConfigError: the command is a folder or is not executable.
+
     """
     if inputs["missing"]:
         names = ", ".join(f"`{p}`" for p in inputs["missing"])

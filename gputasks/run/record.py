@@ -1,4 +1,4 @@
-"""`run.json`: what a run was, written whole at every change, so that a crash leaves the last truth."""
+"""`run.json`: what a run was, written whole at every change: a crash leaves the last truth."""
 
 from __future__ import annotations
 
@@ -34,22 +34,25 @@ class RunRecord:
         self.folder = os.path.abspath(layout.run(task, run_id))
         self._layout = layout
         self._task = task
-        self._run_id = run_id
+        self.run_id = run_id
         self._began = time.monotonic()
         self.started = time.time()
         self.data: dict[str, Any] = {}
 
-    def open(self, run: Run, inputs: Inputs, reasons: list[str], git: dict[str, Any] | None) -> None:
+    def open(
+        self, run: Run, inputs: Inputs, reasons: list[str], git: dict[str, Any] | None
+    ) -> None:
         """Write the first version; from now on the run is the task's latest.
 
         Raises:
             OSError: no space or no permission.
+
         """
         os.makedirs(self.folder)
         self.data = {
             "version": 1,
             "task": self._task,
-            "run": self._run_id,
+            "run": self.run_id,
             "kind": run.kind,
             "outcome": "running",
             "started": _utc(self.started),
@@ -70,13 +73,14 @@ class RunRecord:
             "attempts": [],
         }
         self.save()
-        history.point_latest(self._layout, self._task, self._run_id)
+        history.point_latest(self._layout, self._task, self.run_id)
 
     def save(self) -> None:
         """Write the record as it is now.
 
         Raises:
             OSError: no space or no permission.
+
         """
         write_json(os.path.join(self.folder, "run.json"), self.data)
 
@@ -103,8 +107,11 @@ class RunRecord:
 
         Raises:
             OSError: no space or no permission.
+
         """
-        self.data.update(outcome=outcome, ended=_utc(time.time()), duration_s=self.duration_s, **facts)
+        self.data.update(
+            outcome=outcome, ended=_utc(time.time()), duration_s=self.duration_s, **facts
+        )
         self.save()
 
 

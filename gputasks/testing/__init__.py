@@ -1,8 +1,7 @@
 """Public fakes, to test a dodo.py, or gputasks itself, without torch and without GPUs.
 
 `fake_torch` honours the contract of `python -m torch.distributed.run` as far as a script without
-collectives can see it: `PET_*` options, one worker per rank in a session of its own, the environment
-of a rank, SIGTERM passed on, exit code 1 and a table of failures.  `fake_nvidia_smi` answers the
+collectives can see it: `PET_*` options, one worker per rank in a session of its own, a rank's variables, SIGTERM passed on, exit code 1 and a table of failures.  `fake_nvidia_smi` answers the
 questions that gputasks asks the driver.
 """
 
@@ -42,6 +41,7 @@ def fake_nvidia_smi(
         folder: made when it is not there.
         gpus: UUIDs, in PCI order.
         busy: UUID -> pid of a foreign compute process.
+
     """
     os.makedirs(folder, exist_ok=True)
     query = "\n".join(f"{i}, {u}, Fake GPU, 40960, 3, [N/A]" for i, u in enumerate(gpus))

@@ -40,7 +40,7 @@ def main(argv):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     workers = [
-        subprocess.Popen(  # noqa: S603  the launcher's trade
+        subprocess.Popen(
             [sys.executable, "-u", *argv], env=worker_env(r, world, port), start_new_session=True
         )
         for r in range(world)
@@ -103,8 +103,7 @@ def row(number, rank, worker):
             rank,
             code,
             worker.pid,
-            "Signal %d (%s) received by PID %d"
-            % (-code, signal.Signals(-code).name, worker.pid)
+            "Signal %d (%s) received by PID %d" % (-code, signal.Signals(-code).name, worker.pid)
             if code < 0
             else json.dumps("To enable traceback see torch's documentation"),
         ),

@@ -13,7 +13,9 @@ from conftest import eventually
 
 
 def command(project, shell: str, artifacts, more: str = "") -> None:
-    project.dodo(f'def task_t():\n    return gt.command({shell!r}, shell=True, artifacts={artifacts!r}, {more})\n')
+    project.dodo(
+        f"def task_t():\n    return gt.command({shell!r}, shell=True, artifacts={artifacts!r}, {more})\n"
+    )
 
 
 def failed(result, *texts: str, code: int = 1) -> None:
@@ -54,14 +56,19 @@ def test_half_written_output_is_kept_aside_and_the_consumer_refuses(project):
 
 
 def test_truncated_checkpoint_is_named(project):
-    project.write("make.py", """\
+    project.write(
+        "make.py",
+        """\
         import zipfile, os
         os.makedirs("ckpt", exist_ok=True)
         with zipfile.ZipFile("ckpt/last.ckpt", "w") as z:
             z.writestr("data", b"x" * 100000)
         os.truncate("ckpt/last.ckpt", 50000)
-    """)
-    project.dodo('def task_t():\n    return gt.command(["python", "make.py"], artifacts=["ckpt"])\n')
+    """,
+    )
+    project.dodo(
+        'def task_t():\n    return gt.command(["python", "make.py"], artifacts=["ckpt"])\n'
+    )
     failed(project.doit(), "`ckpt/last.ckpt` is truncated")
 
 
@@ -92,7 +99,9 @@ def test_exit_code_signal_and_last_lines_are_told(project):
 def test_missing_program_and_missing_input(project):
     project.dodo('def task_t():\n    return gt.command(["no-such-program"], artifacts=["x"])\n')
     failed(project.doit(), "`no-such-program`", code=2)
-    project.dodo('def task_t():\n    return gt.command(["true"], file_dep=["none.txt"], artifacts=["x"])\n')
+    project.dodo(
+        'def task_t():\n    return gt.command(["true"], file_dep=["none.txt"], artifacts=["x"])\n'
+    )
     result = project.doit()
     assert result.returncode == 2
     assert "none.txt" in result.stderr
@@ -126,7 +135,9 @@ def test_read_only_state_folder(project):
         os.chmod(folder, 0o555)
     try:
         result = project.run(*without_override([sys.executable, "-m", "doit"]))
-        status = project.run(*without_override([sys.executable, "-m", "gputasks.cli.main", "status"]))
+        status = project.run(
+            *without_override([sys.executable, "-m", "gputasks.cli.main", "status"])
+        )
         listed = project.run(*without_override([sys.executable, "-m", "doit", "list", "-s"]))
     finally:
         for folder, _, _ in os.walk(state):
@@ -168,17 +179,24 @@ def test_full_disk(project):
 
 
 def test_sigterm_to_the_workers_is_no_success(project, fake_python):
-    project.write("train.py", """\
+    project.write(
+        "train.py",
+        """\
         import os, signal, sys, time
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         os.makedirs("ckpt", exist_ok=True)
         open("ckpt/x", "w").write("1")
         open("ready", "w").write(str(os.getpid()))
         time.sleep(60)
-    """)
-    project.dodo(f'def task_t():\n    return gt.train("train.py", python={fake_python!r}, artifacts=["ckpt"], resources=gt.Resources(gpu_count=0))\n')
+    """,
+    )
+    project.dodo(
+        f'def task_t():\n    return gt.train("train.py", python={fake_python!r}, artifacts=["ckpt"], resources=gt.Resources(gpu_count=0))\n'
+    )
     process = project.start()
-    eventually(lambda: (project.root / "ready").exists() and (project.root / "ready").read_text(), 20)
+    eventually(
+        lambda: (project.root / "ready").exists() and (project.root / "ready").read_text(), 20
+    )
     time.sleep(0.1)
     os.kill(int((project.root / "ready").read_text()), signal.SIGTERM)
     assert process.wait(30) == 1
@@ -187,7 +205,9 @@ def test_sigterm_to_the_workers_is_no_success(project, fake_python):
 
 
 def test_max_duration(project):
-    project.dodo('def task_t():\n    return gt.command(["sh", "-c", "trap \\"\\" TERM; sleep 60 & sleep 60; sleep 60"], max_duration="1s", stop_grace="1s")\n')
+    project.dodo(
+        'def task_t():\n    return gt.command(["sh", "-c", "trap \\"\\" TERM; sleep 60 & sleep 60; sleep 60"], max_duration="1s", stop_grace="1s")\n'
+    )
     began = time.monotonic()
     result = project.doit()
     assert time.monotonic() - began < 15

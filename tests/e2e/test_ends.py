@@ -56,7 +56,9 @@ def begin(project, python, mode):
     process = project.start("run", *MODES[mode])
     names = ("a",) if mode == "serial" else ("a", "b")
     wanted = [project.root / f"ready-{n}-{r}" for n in names for r in (0, 1)]
-    eventually(lambda: all(p.exists() and p.read_text() for p in wanted), 30, what=project.output(process))
+    eventually(
+        lambda: all(p.exists() and p.read_text() for p in wanted), 30, what=project.output(process)
+    )
     return process
 
 
@@ -72,7 +74,10 @@ def test_driver_is_signalled(project, fake_python, mode, signum):
     assert "Traceback" not in project.output(process)
     assert project.doit("list", "-s").stdout.startswith("R a")
     # The next run can take everything over at once.
-    project.write("train.py", "import os\nos.makedirs('ckpt', exist_ok=True)\nopen('ckpt/x', 'w').write('1')\n")
+    project.write(
+        "train.py",
+        "import os\nos.makedirs('ckpt', exist_ok=True)\nopen('ckpt/x', 'w').write('1')\n",
+    )
     assert project.doit("a").returncode == 0
 
 
@@ -112,7 +117,9 @@ def guards(driver):
 
 
 def test_ctrl_c_gives_time_for_a_checkpoint_and_the_next_run_resumes(project, fake_python):
-    project.write("train.py", """\
+    project.write(
+        "train.py",
+        """\
         import os, signal, sys, time
         sys.path.insert(0, ".")
         import pickle
@@ -130,7 +137,8 @@ def test_ctrl_c_gives_time_for_a_checkpoint_and_the_next_run_resumes(project, fa
         signal.signal(signal.SIGTERM, stop)
         open("ready", "w").write("1")
         time.sleep(60)
-    """)
+    """,
+    )
     project.dodo(f"""
         def task_train():
             return gt.train("train.py", python={fake_python!r}, args=["--ckpt", "{{resume}}"],
@@ -150,7 +158,9 @@ def test_ctrl_c_gives_time_for_a_checkpoint_and_the_next_run_resumes(project, fa
 
 
 def test_half_written_checkpoint_is_passed_over(project, fake_python):
-    project.write("train.py", """\
+    project.write(
+        "train.py",
+        """\
         import os, sys, time, zipfile
         os.makedirs("ckpt", exist_ok=True)
         if "--ckpt" in sys.argv:
@@ -165,7 +175,8 @@ def test_half_written_checkpoint_is_passed_over(project, fake_python):
         os.truncate("ckpt/last.ckpt", 5000)
         open("ready", "w").write("1")
         time.sleep(60)
-    """)
+    """,
+    )
     project.dodo(f"""
         def task_train():
             return gt.train("train.py", python={fake_python!r}, args=["--ckpt", "{{resume}}"], stop_grace="1s",
@@ -225,7 +236,9 @@ def test_finished_work_survives_the_death_of_the_driver(project, fake_python):
     for signum in (signal.SIGKILL, signal.SIGTERM):
         project.write("train.py", STUBBORN)
         project.dodo(
-            DODO.format(python=fake_python).replace('artifacts=["ckpt"]', 'artifacts=["ckpt"], file_dep=["prep"]')
+            DODO.format(python=fake_python).replace(
+                'artifacts=["ckpt"]', 'artifacts=["ckpt"], file_dep=["prep"]'
+            )
             + '\ndef task_prep():\n    return gt.command(["sh", "-c", "echo 1 > prep"], artifacts=["prep"])\n'
         )
         process = project.start("a")

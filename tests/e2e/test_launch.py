@@ -28,7 +28,12 @@ def train(project, python, script, *, nproc=2, more=""):
 
 
 def test_contract_of_the_environment(project, fake_python):
-    train(project, fake_python, DUMP, more='artifacts=["seen-0.json"], env={"MINE": "$HOME/a b;$(id) *~\\n\'\\""}')
+    train(
+        project,
+        fake_python,
+        DUMP,
+        more='artifacts=["seen-0.json"], env={"MINE": "$HOME/a b;$(id) *~\\n\'\\""}',
+    )
     leak = {
         "RANK": "7", "WORLD_SIZE": "64", "MASTER_PORT": "29500", "SLURM_NTASKS": "2", "SLURM_PROCID": "1",
         "SLURM_JOB_CPUS_PER_NODE": "64(x2)", "TORCHELASTIC_RUN_ID": "x", "KEPT": "it's (2) \n x",
@@ -38,7 +43,12 @@ def test_contract_of_the_environment(project, fake_python):
     seen = [json.loads((project.root / f"seen-{r}.json").read_text()) for r in (0, 1)]
     for rank, one in enumerate(seen):
         env = one["env"]
-        assert (env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == (str(rank), str(rank), "2", "2")
+        assert (env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"], env["LOCAL_WORLD_SIZE"]) == (
+            str(rank),
+            str(rank),
+            "2",
+            "2",
+        )
         assert env["MASTER_ADDR"] == "127.0.0.1"
         assert env["MASTER_PORT"] != "29500"
         assert not [k for k in env if k.startswith("SLURM_")]
@@ -52,8 +62,21 @@ def test_contract_of_the_environment(project, fake_python):
 
 def test_params_arrive_as_flags_and_typed(project, fake_python):
     odd = "a b'\"$X %s\n-é"
-    params = {"lr": 1e-5, "n": 1, "name": odd, "none": None, "off": False, "on": True, "list": [1, 2.5, "x"]}
-    train(project, fake_python, DUMP, more=f'params={params!r}, args=["--", "{{resume}}x", "%d"], artifacts=["seen-0.json"]')
+    params = {
+        "lr": 1e-5,
+        "n": 1,
+        "name": odd,
+        "none": None,
+        "off": False,
+        "on": True,
+        "list": [1, 2.5, "x"],
+    }
+    train(
+        project,
+        fake_python,
+        DUMP,
+        more=f'params={params!r}, args=["--", "{{resume}}x", "%d"], artifacts=["seen-0.json"]',
+    )
     result = project.doit()
     assert result.returncode == 0, result.stderr
     seen = json.loads((project.root / "seen-0.json").read_text())
@@ -66,10 +89,20 @@ def test_params_arrive_as_flags_and_typed(project, fake_python):
 
 
 def test_params_styles(project, fake_python):
-    train(project, fake_python, DUMP, more='params={"a.b": 1, "c": None}, params_style="key=value", artifacts=["seen-0.json"]')
+    train(
+        project,
+        fake_python,
+        DUMP,
+        more='params={"a.b": 1, "c": None}, params_style="key=value", artifacts=["seen-0.json"]',
+    )
     assert project.doit().returncode == 0
     assert json.loads((project.root / "seen-0.json").read_text())["argv"][1:] == ["a.b=1", "c=null"]
-    train(project, fake_python, DUMP, more='params={"a": 1}, params_style="none", artifacts=["seen-0.json"]')
+    train(
+        project,
+        fake_python,
+        DUMP,
+        more='params={"a": 1}, params_style="none", artifacts=["seen-0.json"]',
+    )
     assert project.doit().returncode == 0
     assert json.loads((project.root / "seen-0.json").read_text())["argv"][1:] == []
 
@@ -86,14 +119,18 @@ def failing(project, python, script, *, nproc=2, more=""):
 
 
 def test_rank_that_exits_with_a_code(project, fake_python):
-    text, failures = failing(project, fake_python, """\
+    text, failures = failing(
+        project,
+        fake_python,
+        """\
         import os, sys, time
         if os.environ["RANK"] == "1":
             print("the last words")
             sys.stdout.flush()
             os._exit(23)
         time.sleep(30)
-    """)
+    """,
+    )
     assert "rank 1" in text
     assert "exited with code 23" in text
     assert "the last words" in text
@@ -102,12 +139,16 @@ def test_rank_that_exits_with_a_code(project, fake_python):
 
 
 def test_rank_killed_by_sigkill(project, fake_python):
-    text, failures = failing(project, fake_python, """\
+    text, failures = failing(
+        project,
+        fake_python,
+        """\
         import os, signal, time
         if os.environ["RANK"] == "1":
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(30)
-    """)
+    """,
+    )
     assert "rank 1" in text
     assert "SIGKILL" in text
     assert "memory" in text
@@ -115,7 +156,10 @@ def test_rank_killed_by_sigkill(project, fake_python):
 
 
 def test_exception_names_the_users_line_and_consequences_come_after(project, fake_python):
-    text, failures = failing(project, fake_python, """\
+    text, failures = failing(
+        project,
+        fake_python,
+        """\
         import os, time
         def deep():
             raise ValueError("bad batch 17")
@@ -123,7 +167,9 @@ def test_exception_names_the_users_line_and_consequences_come_after(project, fak
             deep()
         time.sleep(0.3)
         raise RuntimeError("Connection closed by peer [127.0.0.1]:4242")
-    """, nproc=4)
+    """,
+        nproc=4,
+    )
     assert "rank 2" in text
     assert "ValueError: bad batch 17" in text
     assert "train.py:3" in text
@@ -133,7 +179,10 @@ def test_exception_names_the_users_line_and_consequences_come_after(project, fak
 
 
 def test_silent_rank_is_named_with_its_stack(project, fake_python):
-    train(project, fake_python, """\
+    train(
+        project,
+        fake_python,
+        """\
         import os, time
         def waits_for_ever():
             time.sleep(300)
@@ -142,7 +191,9 @@ def test_silent_rank_is_named_with_its_stack(project, fake_python):
         while True:
             print("step", flush=True)
             time.sleep(0.2)
-    """, more='stall_timeout="2s", stop_grace="1s"')
+    """,
+        more='stall_timeout="2s", stop_grace="1s"',
+    )
     result = project.doit()
     assert result.returncode == 1, result.stderr
     assert "rank 1" in result.stderr
@@ -150,7 +201,10 @@ def test_silent_rank_is_named_with_its_stack(project, fake_python):
 
 
 def test_retries_continue_from_the_newest_checkpoint(project, fake_python):
-    train(project, fake_python, """\
+    train(
+        project,
+        fake_python,
+        """\
         import os, pickle, sys
         os.makedirs("ckpt", exist_ok=True)
         n = int(os.environ["GPUTASKS_ATTEMPT"])
@@ -158,10 +212,15 @@ def test_retries_continue_from_the_newest_checkpoint(project, fake_python):
             assert pickle.load(open(sys.argv[2], "rb")) == n - 1
         pickle.dump(n, open("ckpt/last.ckpt", "wb"))
         sys.exit(0 if n == 2 else 5)
-    """, nproc=1, more='args=["--ckpt", "{resume}"], retries=3, artifacts=["ckpt"]')
+    """,
+        nproc=1,
+        more='args=["--ckpt", "{resume}"], retries=3, artifacts=["ckpt"]',
+    )
     result = project.doit()
     assert result.returncode == 0, result.stderr
-    record = json.loads(next((project.root / ".gputasks/runs/train").glob("*/run.json")).read_text())
+    record = json.loads(
+        next((project.root / ".gputasks/runs/train").glob("*/run.json")).read_text()
+    )
     assert [a["outcome"] for a in record["attempts"]] == ["failed", "failed", "succeeded"]
 
 
@@ -193,13 +252,19 @@ def test_python_without_torch(project, tmp_path):
 
 
 def test_non_utf8_output_in_the_c_locale(project, fake_python):
-    train(project, fake_python, """\
+    train(
+        project,
+        fake_python,
+        """\
         import os, sys
         print("\\u2713 caf\\u00e9")
         sys.stdout.flush()
         os.write(1, b"\\xff\\xfe raw\\n")
         open("made", "w").write("1")
-    """, nproc=1, more='artifacts=["made"]')
+    """,
+        nproc=1,
+        more='artifacts=["made"]',
+    )
     result = project.doit(LC_ALL="C", LANG="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
     assert result.returncode == 0, result.stderr
     log = next((project.root / ".gputasks/runs/train").glob("*/attempt-0/rank-0.log")).read_bytes()
@@ -207,12 +272,18 @@ def test_non_utf8_output_in_the_c_locale(project, fake_python):
 
 
 def test_much_output_and_a_plain_pipe(project, fake_python):
-    train(project, fake_python, """\
+    train(
+        project,
+        fake_python,
+        """\
         import sys
         for _ in range(2000):
             sys.stdout.write("x" * 9999 + "\\n")
         open("made", "w").write("1")
-    """, nproc=1, more='artifacts=["made"]')
+    """,
+        nproc=1,
+        more='artifacts=["made"]',
+    )
     result = project.doit(COLUMNS="20", TERM="dumb")
     assert result.returncode == 0, result.stderr
     assert "\x1b" not in result.stderr + result.stdout
@@ -236,14 +307,19 @@ def test_project_path_with_odd_characters(project, fake_python):
 
 
 def test_progress_of_a_native_script_is_shown(project):
-    project.write("work.py", """\
+    project.write(
+        "work.py",
+        """\
         import gputasks as gt, time
         for step in range(5):
             gt.progress(step=step + 1, total=5, loss=1.0 / (step + 1))
             time.sleep(0.25)
         open("made", "w").write("1")
-    """)
-    project.dodo('def task_t():\n    return gt.command(["python", "work.py"], artifacts=["made"])\n')
+    """,
+    )
+    project.dodo(
+        'def task_t():\n    return gt.command(["python", "work.py"], artifacts=["made"])\n'
+    )
     result = project.doit(GPUTASKS_PROGRESS_S="0.1")
     assert result.returncode == 0, result.stderr
     assert "loss" in result.stderr
@@ -287,13 +363,16 @@ def test_input_inside_an_artifact_of_another_task(project):
 
 
 def test_two_trainings_at_once_use_different_ports(project, fake_python):
-    project.write("train.py", """\
+    project.write(
+        "train.py",
+        """\
         import os, time
         name = os.environ["NAME"]
         open("port-" + name, "w").write(os.environ["MASTER_PORT"])
         while not (os.path.exists("port-a") and os.path.exists("port-b")):
             time.sleep(0.05)
-    """)
+    """,
+    )
     project.dodo(f"""
         def task_t():
             for name in "ab":

@@ -146,12 +146,17 @@ def test_a_lease_lasts_until_the_last_worker_is_gone(project):
 
 def test_workers_equal_leased_gpus(project, fake_python):
     gpus(project, "GPU-aaaa", "GPU-bbbb", "GPU-cccc")
-    project.write("train.py", """\
+    project.write(
+        "train.py",
+        """\
         import os, time
         rank = os.environ["RANK"]
         open("rank-" + rank, "w").write(os.environ["WORLD_SIZE"] + " " + os.environ["CUDA_VISIBLE_DEVICES"])
-    """)
-    project.dodo(f'def task_t():\n    return gt.train("train.py", python={fake_python!r}, nproc_per_node=7, artifacts=["rank-0"])\n')
+    """,
+    )
+    project.dodo(
+        f'def task_t():\n    return gt.train("train.py", python={fake_python!r}, nproc_per_node=7, artifacts=["rank-0"])\n'
+    )
     began = time.monotonic()
     result = project.doit()
     assert result.returncode == 0, result.stderr

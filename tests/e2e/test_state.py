@@ -46,7 +46,10 @@ def test_lock_of_a_dead_owner_is_taken_over(project):
 
 def test_lock_of_another_machine(project):
     project.dodo(SLOW.format(seconds=0))
-    lock = project.write(".gputasks/locks/slow.lock", json.dumps({"host": "elsewhere", "pid": 1, "since": 0, "task": "slow", "run": "zzzz"}))
+    lock = project.write(
+        ".gputasks/locks/slow.lock",
+        json.dumps({"host": "elsewhere", "pid": 1, "since": 0, "task": "slow", "run": "zzzz"}),
+    )
     result = project.doit("slow")
     assert result.returncode == 2
     assert "elsewhere" in result.stderr
@@ -65,7 +68,9 @@ def test_damaged_database(project, damage):
     assert project.doit("other").returncode == 0
     path = project.root / ".gputasks/state.db"
     data = path.read_bytes()
-    path.write_bytes({"half": data[: len(data) // 2], "garbage": b"garbage" * 500, "empty": b""}[damage])
+    path.write_bytes(
+        {"half": data[: len(data) // 2], "garbage": b"garbage" * 500, "empty": b""}[damage]
+    )
     result = project.doit("other")
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr

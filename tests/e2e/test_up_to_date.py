@@ -148,7 +148,14 @@ def test_types_of_params_are_told_apart(project, fake_python):
 def test_packages_of_the_interpreter_are_inputs(project, fake_python):
     training(project, fake_python)
     assert ran(project.doit())
-    site = next(iter(os.path.join(r, n) for r, d, _ in os.walk(os.path.dirname(os.path.dirname(fake_python))) for n in d if n == "site-packages"))
+    site = next(
+        iter(
+            os.path.join(r, n)
+            for r, d, _ in os.walk(os.path.dirname(os.path.dirname(fake_python)))
+            for n in d
+            if n == "site-packages"
+        )
+    )
     os.makedirs(os.path.join(site, "newcomer-1.5.dist-info"))
     try:
         result = project.doit()
@@ -218,11 +225,15 @@ def test_a_target_that_was_never_built_here_runs_once(project):
 
 
 def test_targets_without_inputs_are_skipped(project):
-    project.dodo('def task_t():\n    return gt.command(["touch", "x", "made"], artifacts=["made"])\n')
+    project.dodo(
+        'def task_t():\n    return gt.command(["touch", "x", "made"], artifacts=["made"])\n'
+    )
     project.write("x", "")
     # An empty file is not a finished artifact.
     assert project.doit().returncode == 1
-    project.dodo('def task_t():\n    return gt.command(["sh", "-c", "echo 1 > made"], artifacts=["made"])\n')
+    project.dodo(
+        'def task_t():\n    return gt.command(["sh", "-c", "echo 1 > made"], artifacts=["made"])\n'
+    )
     assert ran(project.doit())
     assert not ran(project.doit())
 
@@ -253,7 +264,9 @@ def test_same_output_from_upstream_skips_downstream(project):
 
 
 def test_linked_folder_of_inputs(project):
-    project.dodo('def task_t():\n    return gt.command(["sh", "-c", "cat data/x > out"], file_dep=["data"], artifacts=["out"])\n')
+    project.dodo(
+        'def task_t():\n    return gt.command(["sh", "-c", "cat data/x > out"], file_dep=["data"], artifacts=["out"])\n'
+    )
     project.write("disk1/x", "1")
     project.write("disk2/x", "2")
     link = project.root / "data"
@@ -342,7 +355,9 @@ def test_plain_doit_tasks_beside_ours(project):
 
 
 def test_state_folder_never_counts_as_input(project):
-    project.dodo('def task_t():\n    return gt.command(["sh", "-c", "ls > ../out.txt; cp ../out.txt out.txt"], cwd="sub", file_dep=["sub"], artifacts=["out.txt"])\n')
+    project.dodo(
+        'def task_t():\n    return gt.command(["sh", "-c", "ls > ../out.txt; cp ../out.txt out.txt"], cwd="sub", file_dep=["sub"], artifacts=["out.txt"])\n'
+    )
     project.write("sub/.gputasks/x", "1")
     project.write("sub/y", "1")
     result = project.doit()

@@ -28,7 +28,9 @@ def archive(path, size=10000):
 
 
 def safetensors(path, promised=100, given=100):
-    header = json.dumps({"w": {"dtype": "U8", "shape": [promised], "data_offsets": [0, promised]}}).encode()
+    header = json.dumps(
+        {"w": {"dtype": "U8", "shape": [promised], "data_offsets": [0, promised]}}
+    ).encode()
     with open(path, "wb") as file:
         file.write(struct.pack("<Q", len(header)) + header + b"x" * given)
 

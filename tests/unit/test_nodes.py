@@ -22,7 +22,10 @@ GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-1111)
 
 def test_query():
     gpus, mig = parse_query(QUERY)
-    assert [(g.index, g.visible_as, g.memory_mib, g.used_mib) for g in gpus] == [(0, "0", 40960, 512), (1, "1", 0, 0)]
+    assert [(g.index, g.visible_as, g.memory_mib, g.used_mib) for g in gpus] == [
+        (0, "0", 40960, 512),
+        (1, "1", 0, 0),
+    ]
     assert not mig
     assert parse_query(QUERY.replace("Disabled", "Enabled"))[1]
     assert parse_query("No devices were found\n") == ((), False)
@@ -31,7 +34,11 @@ def test_query():
 def test_a_split_gpu_counts_as_its_instances():
     known, _ = parse_query(QUERY)
     gpus = parse_list(LIST, known=known)
-    assert [g.visible_as for g in gpus] == ["MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb", "1"]
+    assert [g.visible_as for g in gpus] == [
+        "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f",
+        "MIG-cba663e8-9bed-5b25-b243-5985ef7c9beb",
+        "1",
+    ]
 
 
 def test_processes():

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from gputasks import plan
 from gputasks.specs import Gpu, Node, Resources, Run
 
-gpus = st.integers(0, 16).map(lambda n: tuple(Gpu(i, f"GPU-{i}", visible_as=str(i)) for i in range(n)))
+gpus = st.integers(0, 16).map(
+    lambda n: tuple(Gpu(i, f"GPU-{i}", visible_as=str(i)) for i in range(n))
+)
 NODE = Node("hal", cpu_count=8.0, memory_bytes=16 * 10**9, shm_bytes=10**9)
 
 

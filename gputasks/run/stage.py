@@ -1,0 +1,151 @@
+"""What stands at the declared paths: before a run, between its attempts, and after it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from gputasks.artifacts import aside, outputs
+from gputasks.errors import RunFailedError
+from gputasks.layout import write_json
+from gputasks.receipts import history
+from gputasks.receipts import receipt as receipts
+from gputasks.run import messages
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gputasks.artifacts.outputs import State
+    from gputasks.layout import Layout
+    from gputasks.run.record import RunRecord
+    from gputasks.specs import Run
+
+
+class Stage:
+    """The artifacts of one run, on their way from nothing, or from a checkpoint, to a receipt."""
+
+    def __init__(
+        self,
+        task: str,
+        run: Run,
+        layout: Layout,
+        record: RunRecord,
+        note: Callable[..., None],
+    ) -> None:
+        self._task = task
+        self._run = run
+        self._layout = layout
+        self._record = record
+        self._note = note
+        self._before: State = {}
+
+    def check(self) -> None:
+        """All paths can be written.
+
+        Raises:
+            MachineError: naming those that cannot.
+
+        """
+        aside.check_writable(self._run.artifacts)
+
+    def prepare(self, previous: dict[str, Any] | None, *, forced: bool) -> str | None:
+        """Put an interrupted run's files back, or clear the way.
+
+        Args:
+            previous: record of the run before, whose lock is free: it has ended.
+            forced: the user wants it made anew.
+
+        Returns:
+            Absolute path of the checkpoint to resume from, None for a fresh start.
+
+        Raises:
+            MachineError: something cannot be moved.
+
+        """
+        if previous is not None and previous["outcome"] == "running":
+            self._mark_lost(previous)
+        if (
+            previous is not None
+            and previous["outcome"] != "succeeded"
+            and previous.get("inputs_digest") == self._record.data["inputs_digest"]
+            and self._run.resume
+            and not forced
+        ):
+            folder = self._layout.run(self._task, previous["run"])
+            aside.put_back(self._run.artifacts, os.path.join(folder, "partial"))
+            path = self._newest(ended=history.last_sign_of_life(folder))
+            if path is not None:
+                self._note(f"resuming from `{path}` of run {previous['run']}", level="info")
+                self._record.data["resumed_from"] = {"run": previous["run"], "checkpoint": path}
+                return os.path.abspath(path)
+        self._clear_the_way()
+        return None
+
+    def _mark_lost(self, previous: dict[str, Any]) -> None:
+        previous["outcome"] = "lost"
+        folder = self._layout.run(self._task, previous["run"])
+        write_json(os.path.join(folder, "run.json"), previous)
+        self._note(f"run {previous['run']} ended without a word: its driver died")
+
+    def _clear_the_way(self) -> None:
+        trash = self._layout.trash(self._task, self._record.run_id)
+        places = aside.set_aside(self._run.artifacts, trash)
+        self._record.data["set_aside"] = places
+        if places and not receipts.read_previous(self._record.folder):
+            shown = ", ".join(f"`{p}`" for p in places)
+            self._note(f"what stood at the artifacts' paths is now at {shown}")
+
+    def _newest(self, *, ended: float) -> str | None:
+        path, passed = outputs.newest_checkpoint(self._run.artifacts, ended=ended)
+        for line in passed:
+            self._note(line)
+        return path
+
+    def between(self, attempt_folder: str) -> str | None:
+        """After a failed attempt: the checkpoint for the next one, absolute, or a cleared way."""
+        path = self._newest(ended=time.time()) if self._run.resume else None
+        if path is None:
+            aside.set_aside(self._run.artifacts, os.path.join(attempt_folder, "partial"))
+            return None
+        return os.path.abspath(path)
+
+    def look(self) -> None:
+        """Remember what is there just before a start, to tell later what is new."""
+        self._before = outputs.state_of(self._run.artifacts)
+
+    def verify(self) -> None:
+        """Every artifact is there, new, whole and on disk.
+
+        Raises:
+            RunFailedError: naming what is not.
+            OSError: the disk could not take what was written.
+
+        """
+        said = outputs.faults(self._run.artifacts, self._before, started=self._record.started)
+        if said:
+            log = messages.log_of(self._record.folder, self._run, os.getcwd())
+            raise RunFailedError(
+                f"`{self._task}` ended with code 0, but {said[0]}",
+                facts=[*said[1:], f"log: {log}"],
+                hint=f"`gputasks logs {self._task}` shows what it printed",
+            )
+        outputs.sync_to_disk(self._run.artifacts)
+
+    def clear(self) -> list[str]:
+        """Take partial artifacts away from their paths; where they went.
+
+        Raises:
+            MachineError: something cannot be moved.
+
+        """
+        return aside.set_aside(self._run.artifacts, os.path.join(self._record.folder, "partial"))
+
+    def empty_trash(self) -> None:
+        """Remove older outputs of this task that this one replaces; foreign files are kept."""
+        folder = os.path.dirname(self._layout.trash(self._task, "x"))
+        with contextlib.suppress(OSError):
+            for run_id in os.listdir(folder):
+                if receipts.read_previous(self._layout.run(self._task, run_id)):
+                    aside.remove(os.path.join(folder, run_id))
