@@ -123,7 +123,7 @@ def sync_to_disk(artifacts: Sequence[Artifact]) -> None:
 
 def newest_checkpoint(
     artifacts: Sequence[Artifact], *, ended: float
-) -> tuple[str | None, list[str]]:
+) -> tuple[str | None, dict[str, str]]:
     """The newest checkpoint that opens, and what was passed over as broken.
 
     A file of a format that cannot be checked counts only if the run lived on for a second after
@@ -134,7 +134,7 @@ def newest_checkpoint(
         ended: Unix time of the last sign of life of the run that wrote them.
 
     Returns:
-        The path or None; one line per file that is newer than it and was passed over.
+        The path or None; what is wrong with each file that is newer than it.
 
     """
     found: list[tuple[int, str]] = []
@@ -143,12 +143,12 @@ def newest_checkpoint(
             if path.lower().endswith(CHECKPOINTS):
                 with contextlib.suppress(OSError):
                     found.append((os.stat(path).st_mtime_ns, path))
-    passed: list[str] = []
+    passed: dict[str, str] = {}
     for written, path in sorted(found, reverse=True):
         why = fault(path)
         if not why and not checkable(path) and written / 1e9 > ended - 1:
             why = "of a format that cannot be checked, and was being written at the end"
         if not why:
             return path, passed
-        passed.append(f"`{path}` is {why}; passed over")
+        passed[path] = why
     return None, passed

@@ -9,6 +9,7 @@ import stat
 import time
 from typing import TYPE_CHECKING
 
+from gputasks.fingerprint.hashing import special_file
 from gputasks.fingerprint.statcache import StatCache
 from gputasks.layout import Layout
 
@@ -81,7 +82,10 @@ class Digests:
         if stat.S_ISDIR(info.st_mode):
             from gputasks.fingerprint.trees import tree_digest
 
-            return tree_digest(path, self.cache, manifests=self.layout.trees, tick=tick).digest
+            key = path.rstrip("/") or path
+            return tree_digest(key, self.cache, manifests=self.layout.trees, tick=tick).digest
+        if not stat.S_ISREG(info.st_mode):
+            raise special_file(path, info.st_mode)
         return self.cache.digest(path, info, tick)
 
     def _tick(self, count: int) -> None:
@@ -95,9 +99,16 @@ class Digests:
         """Look again from now on: an action ran, which may have changed anything."""
         self._known.clear()
 
+    @staticmethod
+    def invalidate_shared() -> None:
+        """Look again in all state folders of this process."""
+        for digests in _shared.values():
+            digests.invalidate()
+
     def save(self) -> None:
         """Keep what was found out for the next process, where the state folder can be written."""
-        if self.cache.dirty:
+        # At the end of a process the project may be gone: never make it again for a cache.
+        if self.cache.dirty and os.path.isdir(self.layout.root):
             with contextlib.suppress(OSError):
                 self.layout.prepare()
                 self.cache.save()

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LINE = re.compile(
-    rb"^[ \t]*(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import[ \t(]+(?P<names>[^#\n]*)"
-    rb"|import[ \t]+(?P<modules>[^#\n]*))",
+    rb"^[ \t]*(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import[ \t(]+(?P<names>[^#;\n]*)"
+    rb"|import[ \t]+(?P<modules>[^#;\n]*))",
     re.MULTILINE,
 )
+_WORD = re.compile(r"[.\w]+")
 
 
 def imported_names(source: bytes, path: str, *, strict: bool) -> list[str]:
@@ -38,7 +39,7 @@ def imported_names(source: bytes, path: str, *, strict: bool) -> list[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if strict:
             line = getattr(error, "lineno", None)
-            reason = getattr(error, "msg", None) or str(error)
+            reason = getattr(error, "msg", None) or str(error) or "too deeply nested"
             place = f"{path}:{line}" if line else path
             raise ConfigError(f"`{path}` does not parse: {reason}", place=place) from None
         return sorted(set(_by_line(source)))
@@ -100,9 +101,9 @@ def _by_line(source: bytes) -> Iterator[str]:
     for match in _LINE.finditer(source):
         module = (match["module"] or b"").decode("utf-8", "replace")
         text = (match["names"] or match["modules"] or b"").decode("utf-8", "replace")
-        words = [name.split(" as ")[0].strip(" \t\r();\\") for name in text.split(",")]
+        words = [found[0] for part in text.split(",") if (found := _WORD.search(part))]
         if match["modules"]:
-            yield from (w for w in words if w)
+            yield from words
         else:
             bare = module.lstrip(".")
-            yield from _from(len(module) - len(bare), bare, iter([w for w in words if w] or ["*"]))
+            yield from _from(len(module) - len(bare), bare, iter(words or ["*"]))

@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import zlib
+from itertools import islice
 from typing import Any
 
 from gputasks.fingerprint.hashing import hash_state, state_of
@@ -125,8 +126,13 @@ class StatCache:
 
     def save_rows(self, path: str, rows: dict[str, str]) -> None:
         """Keep the rows of a folder: texts without NUL by texts without NUL."""
-        text = "".join([f"{k}\0{v}\0" for k, v in rows.items()])
-        data = zlib.compress(text.encode("utf-8", "surrogateescape"), 1)
+        deflate = zlib.compressobj(1)
+        packed = []
+        items = iter(rows.items())
+        while some := list(islice(items, 1000)):
+            text = "".join([f"{name}\0{row}\0" for name, row in some])
+            packed.append(deflate.compress(text.encode("utf-8", "surrogateescape")))
+        data = b"".join([*packed, deflate.flush()])
         with contextlib.suppress(OSError):
             write_whole(self._rows_path(path), data, sync=False)
 

@@ -58,7 +58,7 @@ def tree_digest(
     if known is None and cache.refresh():
         known = cache.get(TREES, path)
     if known is not None:
-        signature = _signature(full)
+        signature = _signature(full, path)
         if known[0] != signature and cache.refresh():
             known = cache.get(TREES, path)
         if known[0] == signature:
@@ -66,11 +66,11 @@ def tree_digest(
     return _Digestion(path, full, cache, tick).run(manifests)
 
 
-def _signature(full: str) -> str:
+def _signature(full: str, path: str) -> str:
     from blake3 import blake3
 
     hasher = blake3()
-    for entries in walk(full):
+    for entries in walk(full, path):
         text = "".join([f"{name}\0{state}\0" for name, state in entries])
         hasher.update(text.encode("utf-8", "surrogateescape"))
     return hasher.hexdigest()
@@ -97,7 +97,7 @@ class _Digestion:
         writer = Writer()
         files = size = 0
         try:
-            for entries in walk(self.full):
+            for entries in walk(self.full, self.path):
                 text: list[str] = []
                 for name, state in entries:
                     if state.startswith(LINK):

@@ -26,17 +26,19 @@ LINK = "-> "
 """How the state of a link that counts by its text begins; no state of a file does."""
 
 
-def walk(root: str) -> Iterator[list[tuple[str, str]]]:
+def walk(root: str, shown: str = "") -> Iterator[list[tuple[str, str]]]:
     """`(path relative to root, state)` of what counts, one list for each folder with entries.
 
     Args:
         root: a folder or a link to one.
+        shown: its name in errors, when another one.
 
     Raises:
         FileNotFoundError: `root` is not there.
         MachineError: a folder or a link's target cannot be looked at.
         ConfigError: a fifo, socket or device is among the entries.
     """
+    shown = shown or root
     stack = [""]
     while stack:
         prefix = stack.pop()
@@ -55,15 +57,18 @@ def walk(root: str) -> Iterator[list[tuple[str, str]]]:
                         elif entry.is_dir(follow_symlinks=False):
                             folders.append(name)
                         else:
-                            _other(entry, root, prefix, found, folders)
+                            _other(entry, (root, shown, prefix), found, folders)
                     except FileNotFoundError:
                         continue  # removed since it was listed
         except FileNotFoundError:
             if not prefix:
                 raise
         except OSError as error:
-            path = error.filename or f"{root}/{prefix}"
-            raise MachineError(f"`{path}` cannot be read: {error.strerror}") from error
+            path = str(error.filename or f"{root}/{prefix}")
+            if path.startswith(root):
+                path = shown + path[len(root) :]
+            reason = f"`{path.rstrip('/') or '/'}` cannot be read: {error.strerror}"
+            raise MachineError(reason) from error
         if found:
             found.sort()
             yield found
@@ -73,27 +78,28 @@ def walk(root: str) -> Iterator[list[tuple[str, str]]]:
 
 def _other(
     entry: os.DirEntry[str],
-    root: str,
-    prefix: str,
+    where: tuple[str, str, str],
     found: list[tuple[str, str]],
     folders: list[str],
 ) -> None:
-    """Sort in a link, or refuse what has no content."""
+    """Sort in a link, or refuse what has no content; `where` is root, its shown name, prefix."""
+    root, shown, prefix = where
+    name = prefix + entry.name
     if not entry.is_symlink():
-        raise special_file(entry.path, entry.stat(follow_symlinks=False).st_mode)
+        raise special_file(f"{shown}/{name}", entry.stat(follow_symlinks=False).st_mode)
     try:
         info = entry.stat()
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             raise
-        found.append((prefix + entry.name, LINK + os.readlink(entry.path)))
+        found.append((name, LINK + os.readlink(entry.path)))
         return
     if stat.S_ISREG(info.st_mode):
-        found.append((prefix + entry.name, state_of(info)))
+        found.append((name, state_of(info)))
     elif not stat.S_ISDIR(info.st_mode):
-        raise special_file(entry.path, info.st_mode)
+        raise special_file(f"{shown}/{name}", info.st_mode)
     elif _leads_back(info, root, prefix):
-        found.append((prefix + entry.name, LINK + os.readlink(entry.path)))
+        found.append((name, LINK + os.readlink(entry.path)))
     else:
         folders.append(entry.name)
 

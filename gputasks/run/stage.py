@@ -13,6 +13,7 @@ from gputasks.layout import write_json
 from gputasks.receipts import history
 from gputasks.receipts import receipt as receipts
 from gputasks.run import messages
+from gputasks.specs import Artifact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,8 +100,11 @@ class Stage:
 
     def _newest(self, *, ended: float) -> str | None:
         path, passed = outputs.newest_checkpoint(self._run.artifacts, ended=ended)
-        for line in passed:
-            self._note(line)
+        for broken, why in passed.items():
+            self._note(f"`{broken}` is {why}; passed over")
+            # Left in place it would spoil the finished artifact.
+            folder = os.path.join(self._record.folder, "broken")
+            aside.set_aside([Artifact(broken, broken)], folder)
         return path
 
     def between(self, attempt_folder: str) -> str | None:

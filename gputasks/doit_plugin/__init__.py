@@ -1,0 +1,1 @@
+"""gputasks inside doit: configuration, action, checker, backend."""
