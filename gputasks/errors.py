@@ -6,7 +6,6 @@ so the voice stays the same in the terminal, in the JSON stream and in doit's ow
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -118,6 +117,8 @@ def render(error: GputasksError, *, prefix: str = "error: ") -> str:
 
 def nearest(word: str, valid: Iterable[str]) -> str:
     """The valid name that was probably meant, or an empty string."""
+    import difflib  # only when something is wrong: it costs a millisecond
+
     words = sorted(set(valid))
     lowered = {w.lower(): w for w in words}
     close = difflib.get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)

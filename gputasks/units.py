@@ -7,7 +7,7 @@ accepted  `B`; `KB MB GB TB PB` = powers of 1000;              `16GB` `1.5GB` `1
           `KiB MiB GiB TiB PiB` = powers of 1024;              `16GiB` `512mib`
           a fraction, any letter case, one space
 refused   a bare `K M G T P` (Snakemake read `2G` as 1907 MB), `16G` `16Gi` `16` `1e3MB` `.5GB`
-          exponents, signs, digits that are not ASCII, 0       `１６GB` `0GB` `-1GB`
+          exponents, signs, digits that are not ASCII, 0       `+16GB` `0GB` `-1GB`
 ========= ==================================================== ===================================
 
 Durations are `d h m s` in this order, each at most once, each with a fraction if need be (`2h`,
@@ -35,11 +35,12 @@ def parse_memory(text: str) -> int:
 
     Raises:
         ValueError: not a memory size of this grammar, nothing, or more than 2^63 - 1 bytes.
+
     """
     if not isinstance(text, str):
         raise ValueError(f"`{text!r}` is no memory size: write e.g. `16GB` or `16GiB`")  # noqa: TRY004  one kind of fault for callers
     number, unit = _split(text)
-    unit = (unit[1:] if unit.startswith(" ") else unit).lower()
+    unit = unit.removeprefix(" ").lower()
     if not number or not unit.isascii():
         raise ValueError(f"`{text}` is no memory size: write e.g. `16GB` or `16GiB`")
     if unit in ("", *_BARE):
@@ -52,7 +53,7 @@ def parse_memory(text: str) -> int:
         raise ValueError(f"`{text}` is no memory size: write e.g. `16GB` or `16GiB`")
     whole, _, fraction = number.partition(".")
     # Integers only: `0.1PB` is exactly 10^14, and no float stands between.
-    size = -(-int(whole + fraction) * _FACTORS[unit] // 10 ** len(fraction))
+    size: int = -(-int(whole + fraction) * _FACTORS[unit] // 10 ** len(fraction))
     if size <= 0:
         raise ValueError(f"`{text}` is no memory: must be more than 0")
     if size > MAX_BYTES:
@@ -74,6 +75,7 @@ def parse_duration(text: str | float) -> float | None:
 
     Raises:
         ValueError: not a duration of this grammar, not more than nothing, or over ten years.
+
     """
     if isinstance(text, (int, float)) and not isinstance(text, bool):
         # An int of thousands of digits cannot be written out.
@@ -86,7 +88,9 @@ def parse_duration(text: str | float) -> float | None:
     while rest:
         number, rest = _split(rest)
         if number and not rest and units == "dhms":
-            raise ValueError(f"`{text}` does not say which unit it means: write `{text}s` or `{text}m`")
+            raise ValueError(
+                f"`{text}` does not say which unit it means: write `{text}s` or `{text}m`"
+            )
         unit, rest = rest[:1], rest[1:]
         if not number or not unit or unit not in units:
             raise ValueError(f"`{text}` is no duration: write e.g. `2h`, `30m`, `1h30m` or `off`")

@@ -46,7 +46,8 @@ def _obstacle(path: str) -> str:
 
 def _ownership(path: str) -> str:
     info = os.stat(path)
-    return f"{path}: mode {info.st_mode & 0o7777:o}, owner uid {info.st_uid}, this is uid {os.geteuid()}"
+    mode, uid = f"{info.st_mode & 0o7777:o}", info.st_uid
+    return f"{path}: mode {mode}, owner uid {uid}, this is uid {os.geteuid()}"
 
 
 def set_aside(artifacts: Iterable[Artifact], folder: str) -> list[str]:

@@ -79,7 +79,8 @@ def _line(record: dict[str, Any], width: int) -> str:
     )
     message = str(record.get("message", "")).splitlines()
     tail = message[0] if message and record["outcome"] != "succeeded" else shown
-    return f"{record['task']:<{width}}  {record['outcome']:<11}  {record['run']}  {when}  {took:>6}  {tail}"
+    name, outcome, run = record["task"], record["outcome"], record["run"]
+    return f"{name:<{width}}  {outcome:<11}  {run}  {when}  {took:>6}  {tail}"
 
 
 def unlock(task: str) -> int:

@@ -12,7 +12,6 @@ from gputasks.doit_plugin.failures import base_fail
 from gputasks.doit_plugin.verdicts import META, RECORD
 from gputasks.errors import GputasksError
 from gputasks.fingerprint import Digests
-from gputasks.proc import interrupts
 
 if TYPE_CHECKING:
     from doit.exceptions import BaseFail
@@ -41,6 +40,7 @@ class RunAction(BaseAction):  # type: ignore[misc]
             Interrupted: a signal ended it; doit then ends with its code.
 
         """
+        from gputasks.proc import interrupts
         from gputasks.run import Job, conduct
 
         assert self.task is not None  # noqa: S101  doit sets it before the first action

@@ -29,6 +29,7 @@ class DurableDB:
         name: path of the database; made with its folder when something is to be recorded.
         codec: doit's, with `encode` and `decode`.
         module_name: of no use here.
+
     """
 
     desc = "sqlite3, committed per finished task (gputasks)"
@@ -88,6 +89,7 @@ class DurableDB:
 
         Raises:
             StateError: the record cannot be written, or holds what is no JSON.
+
         """
         record = self._records.get(task_id)
         if record is None:
@@ -109,6 +111,7 @@ class DurableDB:
 
         Raises:
             StateError: the database or its folder is read-only.
+
         """
         folder = os.path.dirname(self.name) or "."
         while folder and not os.path.exists(folder):
@@ -133,6 +136,7 @@ class DurableDB:
         Raises:
             StateError: the user asks for it (`doit forget` looks nothing up) and it cannot be
                 written.  In a run this is only said, so that the failure of the task is told.
+
         """
         _look_again()
         nothing = self._records.get(task_id) == {}
@@ -152,6 +156,7 @@ class DurableDB:
 
         Raises:
             StateError: it cannot be written.
+
         """
         self._records, self._all = {}, {}
         self._changed, self._removed = set(), set()
@@ -163,6 +168,7 @@ class DurableDB:
 
         Raises:
             StateError: it cannot be written.
+
         """
         for task_id in self._removed:
             self._db.delete(task_id, strict=False)

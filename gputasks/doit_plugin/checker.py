@@ -43,6 +43,7 @@ class ContentChecker:
 
         Raises:
             InputError: something cannot be read.
+
         """
         for path in file_deps:
             if os.path.exists(path):
@@ -54,6 +55,7 @@ class ContentChecker:
         Raises:
             FileNotFoundError: doit says that the dependency does not exist.
             InputError: it cannot be read.
+
         """
         digest = _digest(file_path)
         # The first look counts until it is recorded: of two tasks that run side by side, the
@@ -71,6 +73,7 @@ class ContentChecker:
         Raises:
             FileNotFoundError: doit fails the task and names the file.
             InputError: it cannot be read.
+
         """
         _digests().invalidate()  # an action has run since the last look
         digest = self._before.pop(dep, None) or _digest(dep)

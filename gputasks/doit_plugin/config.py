@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from gputasks.doit_plugin.checker import ContentChecker
 from gputasks.doit_plugin.failures import dodo_error
+from gputasks.doit_plugin.reporter import Reporter
 from gputasks.errors import ConfigError, did_you_mean, raise_all
 from gputasks.layout import Layout
-from gputasks.report import Reporter
 
 KEYS = (
     "action_string_formatting",
@@ -62,5 +61,5 @@ def doit_config(*extra: Any, **options: Any) -> dict[str, Any]:
         "reporter": Reporter,
         "check_file_uptodate": ContentChecker,
         "backend": "gputasks",
-        "dep_file": os.path.normpath(Layout().database),
+        "dep_file": Layout().database,
     }

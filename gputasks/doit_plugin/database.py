@@ -50,6 +50,7 @@ class Database:
 
     Args:
         path: of the file; made with its folder by the first `save`.
+
     """
 
     def __init__(self, path: str) -> None:
@@ -61,6 +62,7 @@ class Database:
 
         Raises:
             StateError: the file cannot be read.
+
         """
         query = "select task_id, task_data from doit where task_id = ?"
         return self._read(query, task_id).get(task_id, b"{}")
@@ -70,6 +72,7 @@ class Database:
 
         Raises:
             StateError: the file cannot be read.
+
         """
         with contextlib.suppress(OSError):
             if os.path.getsize(self.path) > _BULK_BYTES:
@@ -81,6 +84,7 @@ class Database:
 
         Raises:
             StateError: it is not, and nothing else changed.
+
         """
         try:
             self._write("insert or replace into doit values (?, ?)", task_id, text)
@@ -92,6 +96,7 @@ class Database:
 
         Raises:
             StateError: it failed, and `strict`.
+
         """
         try:
             self._write("delete from doit where task_id = ?", task_id)
@@ -108,6 +113,7 @@ class Database:
 
         Raises:
             StateError: it failed, and no record was removed.
+
         """
         try:
             self._write("delete from doit")
@@ -119,6 +125,7 @@ class Database:
 
         Raises:
             StateError: always.
+
         """
         raise StateError(
             f"`{task_id}` is done but cannot be recorded: its actions return what is no JSON",
@@ -130,6 +137,7 @@ class Database:
 
         Raises:
             StateError: always.
+
         """
         raise StateError(f"nothing can be recorded in `{self.path}`: it is read-only")
 

@@ -52,8 +52,9 @@ def _faults(tasks: Mapping[str, Task]) -> Iterator[ConfigError]:
                 continue
             plain = os.path.normpath(dep)
             if plain in producers:
+                maker = producers[plain]
                 yield ConfigError(
-                    f"`{task.name}` depends on `{dep}`, which `{producers[plain]}` makes as `{plain}`",
+                    f"`{task.name}` depends on `{dep}`, which `{maker}` makes as `{plain}`",
                     hint=f'write `file_dep=["{plain}"]`: doit joins tasks by equal paths',
                 )
                 continue
@@ -64,7 +65,7 @@ def _faults(tasks: Mapping[str, Task]) -> Iterator[ConfigError]:
                 yield ConfigError(
                     f"`{task.name}` depends on `{dep}`, inside the artifact `{parent}` of"
                     f" `{ours[parent]}`, which doit cannot see",
-                    hint=f'depend on the artifact: `file_dep=["{parent}"]`, and use `{dep}` in the command',
+                    hint=f'depend on the artifact, `file_dep=["{parent}"]`, and use `{dep}` as it is',
                 )
 
 

@@ -15,7 +15,7 @@ from gputasks.doit_plugin.failures import dodo_error
 from gputasks.errors import ConfigError, GputasksError, render
 from gputasks.fingerprint import Digests
 from gputasks.receipts import evaluate
-from gputasks.run.conductor import new_run_id
+from gputasks.receipts.history import new_run_id
 
 if TYPE_CHECKING:
     from doit.task import Task

@@ -6,9 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gputasks.settings.flags import param_argv, resolve_resume
-
 from gputasks import plan
+from gputasks.settings.flags import param_argv, resolve_resume
 from gputasks.specs import Command
 
 if TYPE_CHECKING:
@@ -34,6 +33,11 @@ class Attempt:
     number: int
     folder: str
     resume: str | None = None
+
+    @property
+    def mark(self) -> str:
+        """What every process of the attempt carries in its environment as GPUTASKS_RUN."""
+        return f"{self.run_id}-{self.number}"
 
     @property
     def output(self) -> str:

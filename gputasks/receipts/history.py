@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789x"
+"""For run ids: nothing that is read as something else; 32 of them, so that bytes divide evenly."""
+
 
 def latest(layout: Layout, task: str) -> Record | None:
     """The record of the newest run, whatever became of it."""
@@ -26,6 +29,15 @@ def load(layout: Layout, task: str, run_id: str) -> Record | None:
     """The record of one run."""
     record = read_json(os.path.join(layout.run(task, run_id), "run.json"))
     return record if isinstance(record, dict) and "outcome" in record else None
+
+
+def new_run_id(layout: Layout, task: str) -> str:
+    """Four letters and digits that this task has not used."""
+    while True:
+        # Not `random`, which a forked worker inherits with its state; nor `secrets`, slow to import.
+        run_id = "".join(ALPHABET[b % len(ALPHABET)] for b in os.urandom(4))
+        if not os.path.lexists(layout.run(task, run_id)):
+            return run_id
 
 
 def point_latest(layout: Layout, task: str, run_id: str) -> None:

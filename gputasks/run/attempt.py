@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gputasks.events import Follower
 from gputasks.launch.stalls import StallWatch, collect_stacks, group_stacks
 from gputasks.layout import write_json
-from gputasks.proc import Guarded, Start, interrupts
+from gputasks.proc import Guarded, Start, interrupts, kill_marked
 
 if TYPE_CHECKING:
     from gputasks.events import Event, EventLog
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 TICK_S = 0.05
 FAIL_FAST_S = 10.0
 """After a worker failed, the others get this long to follow before they are killed."""
+
+LAUNCHER_S = 10.0
+"""And the launcher this long to tell how they ended."""
 
 
 @dataclass
@@ -36,6 +39,7 @@ class AttemptResult:
         text: one line for `interrupted`, `timed_out` and `lost`.
         metrics: the last values of rank 0.
         error: why nothing could be started.
+        ended_by_us: ranks that were killed because another had failed.
 
     """
 
@@ -46,6 +50,7 @@ class AttemptResult:
     text: str = ""
     metrics: dict[str, Any] = field(default_factory=dict)
     error: str = ""
+    ended_by_us: list[int] = field(default_factory=list)
 
 
 def run_attempt(
@@ -86,7 +91,7 @@ def run_attempt(
                 env=command.env,
                 cwd=command.cwd,
                 output=attempt.output,
-                mark=f"{attempt.run_id}-{attempt.number}",
+                mark=attempt.mark,
                 grace_s=run.stop_grace_s,
                 status=os.path.join(attempt.folder, "guard.json"),
                 keep_fds=keep_fds,
@@ -113,8 +118,11 @@ class _Follow:
         self.text = ""
         self.metrics: dict[str, Any] = {}
         self.killing = False
+        self.patience = 0.0
+        self.ended_by_us: list[int] = []
         self.signum: int | None = None
         self._failed_at: float | None = None
+        self._output_read = 0
         ranks = range(world_size)
         self._followers = {
             r: Follower(os.path.join(attempt.events, f"rank-{r}.jsonl")) for r in ranks
@@ -151,13 +159,42 @@ class _Follow:
     def failed_for(self) -> float:
         """Seconds since a worker was seen to have failed."""
         if self._failed_at is None:
-            if any(
+            written = any(
                 os.path.exists(os.path.join(self.attempt.folder, f"rank-{r}.error.json"))
                 for r in self._followers
-            ):
+            )
+            if written or self._launcher_ends_workers():
                 self._failed_at = time.monotonic()
             return 0.0
         return time.monotonic() - self._failed_at
+
+    def _launcher_ends_workers(self) -> bool:
+        """torch's agent saw a worker end badly: it says so, then waits 30 s for stubborn ones.
+
+        That wait is fixed in torch 2.13, `--shutdown-timeout` is only for signals to the agent.
+        """
+        try:
+            with open(self.attempt.output, "rb") as file:
+                file.seek(self._output_read)
+                data = file.read(1 << 20)
+        except OSError:
+            return False
+        self._output_read += len(data)
+        return self.run.kind == "train" and b"closing signal SIGTERM" in data
+
+    def end_workers(self) -> None:
+        """Kill the workers that outlive another's failure."""
+        mark = self.attempt.mark
+        killed = kill_marked(self._pids.values(), mark)
+        self.ended_by_us = [r for r, pid in self._pids.items() if pid in killed]
+
+    def terminated(self) -> list[int]:
+        """Ranks whose shim saw a SIGTERM, whatever the script made of it: Lightning exits with 0."""
+        return [
+            r
+            for r in self._followers
+            if os.path.exists(os.path.join(self.attempt.folder, f"rank-{r}.signal"))
+        ]
 
     def stalled(self) -> str:
         """What is known of a hang, with the stacks of all workers; empty while all is well."""
@@ -197,10 +234,15 @@ def _end_if_needed(guard: Guarded, follow: _Follow, deadline: float | None) -> N
         follow.outcome = "timed_out"
         follow.text = "ran longer than its `max_duration`"
         guard.stop()
-    elif follow.failed_for() > min(FAIL_FAST_S, follow.run.stop_grace_s) and not follow.killing:
-        follow.killing = True
-        guard.kill()
-    elif not follow.killing:
+    elif follow.failed_for() > min(FAIL_FAST_S, follow.run.stop_grace_s) + follow.patience:
+        # First only the workers: their launcher then tells who failed how, and ends.
+        if follow.patience:
+            follow.killing = True
+            guard.kill()
+        else:
+            follow.patience = LAUNCHER_S
+            follow.end_workers()
+    elif not follow.patience:
         text = follow.stalled()
         if text:
             follow.outcome, follow.text = "lost", text
@@ -210,9 +252,7 @@ def _end_if_needed(guard: Guarded, follow: _Follow, deadline: float | None) -> N
 def _result(ended: Ended, follow: _Follow, duration_s: float) -> AttemptResult:
     outcome, text = follow.outcome, follow.text
     if outcome is None:
-        terminated = [
-            r for r in follow._followers if os.path.exists(_signal_mark(follow.attempt, r))
-        ]
+        terminated = follow.terminated()
         if ended.stopped and not follow.killing:
             outcome, text = "interrupted", f"its guard was ended: {ended.stopped}"
         elif ended.returncode != 0 or ended.error:
@@ -224,9 +264,12 @@ def _result(ended: Ended, follow: _Follow, duration_s: float) -> AttemptResult:
         else:
             outcome = "succeeded"
     return AttemptResult(
-        outcome, ended.returncode, duration_s, follow.signum, text, follow.metrics, ended.error
+        outcome,
+        ended.returncode,
+        duration_s,
+        follow.signum,
+        text,
+        follow.metrics,
+        ended.error,
+        follow.ended_by_us,
     )
-
-
-def _signal_mark(attempt: Attempt, rank: int) -> str:
-    return os.path.join(attempt.folder, f"rank-{rank}.signal")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets as random
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -57,15 +56,6 @@ class Done:
     run_id: str
     outputs: dict[str, dict[str, str]] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
-
-
-def new_run_id(layout: Layout, task: str) -> str:
-    """Four letters and digits that this task has not used."""
-    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
-    while True:
-        run_id = "".join(random.choice(alphabet) for _ in range(4))
-        if not os.path.lexists(layout.run(task, run_id)):
-            return run_id
 
 
 def conduct(job: Job) -> Done:
@@ -329,9 +319,7 @@ class _Conductor:
         job.digests.invalidate()
         digests = receipts.digest_outputs(run.artifacts, job.digests)
         for path in changed_during(job.inputs, run, job.digests):
-            self._note(
-                f"{path} changed during the run: this result is of the old one, `{job.task}` is stale"
-            )
+            self._note(f"{path} changed during the run: `{job.task}` was made from the old one")
         if interrupts.requested is not None:
             raise Interrupted(interrupts.requested)
         with interrupts.deferred():

@@ -36,7 +36,7 @@ def check(run: Run, inputs: Inputs, root: str, digests: Digests) -> str:
         if "torch" not in used.packages:
             raise MachineError(
                 f"`{used.executable}` has no torch, which starts the workers",
-                hint=f"`{used.executable} -m pip install torch`, or name another interpreter by `python=`",
+                hint=f"`{used.executable} -m pip install torch`, or name another by `python=`",
             )
         return used.executable
     program = "bash" if run.shell else run.argv[0]

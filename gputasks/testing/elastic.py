@@ -68,6 +68,7 @@ def stop(workers, timeout):
     """SIGTERM, time, SIGKILL."""
     for worker in workers:
         if worker.poll() is None:
+            print("Sending process %d closing signal SIGTERM" % worker.pid, file=sys.stderr)
             worker.terminate()
     deadline = time.monotonic() + timeout
     for worker in workers:

@@ -1,0 +1,177 @@
+"""The reporter for doit: chooses the face, follows the events of running tasks.
+
+doit calls it in the main process; under `-n` also from worker threads, and workers that it forked
+hold a copy that must stay silent.  A running action tells what it does through the event file of its
+run, in every mode alike.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from gputasks.events import Follower
+from gputasks.report.faces import JsonFace, LiveFace, PlainFace
+from gputasks.report.stream import Stream
+from gputasks.report.view import TaskView
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from doit.exceptions import BaseFail
+    from doit.task import Task
+
+    from gputasks.report.faces import Face
+
+TICK_S = 0.15
+
+
+class Reporter:
+    """Shows what happens; see `faces` for how."""
+
+    desc = "live block, plain lines or JSON lines"
+
+    def __init__(self, outstream: Any, options: Mapping[str, Any]) -> None:
+        self._owner = os.getpid()
+        self._out = outstream
+        self._verbosity = options.get("failure_verbosity", 0)
+        errors = Stream(sys.stderr)
+        self.face: Face
+        if os.environ.get("GPUTASKS_OUTPUT") == "json":
+            self.face = JsonFace(Stream(sys.stdout))
+        elif errors.live:
+            self.face = LiveFace(errors)
+        else:
+            self.face = PlainFace(errors)
+        self._running: dict[str, tuple[TaskView, Follower | None]] = {}
+        self._lock = threading.RLock()
+        self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
+        self._failed = False
+
+    @property
+    def _mine(self) -> bool:
+        return self._owner == os.getpid()
+
+    def initialize(self, _tasks: Mapping[str, Task], _selected: list[str]) -> None:
+        """Before the first task; no thread and no display yet: doit may be about to fork."""
+        from gputasks.proc import interrupts
+
+        interrupts.install()
+
+    def get_status(self, task: Task) -> None:
+        """A task is about to be looked at."""
+
+    def execute_task(self, task: Task) -> None:
+        """A task starts."""
+        if not self._mine or not task.actions:
+            return
+        meta = _meta(task)
+        with self._lock:
+            view = TaskView(task.name)
+            folder = meta.get("run_dir")
+            follower = Follower(os.path.join(folder, "events.jsonl")) if folder else None
+            self._running[task.name] = (view, follower)
+            self.face.started(view, meta.get("reasons") or [])
+            if self._thread is None:
+                atexit.register(self._stop)
+                self._thread = threading.Thread(target=self._follow, daemon=True)
+                self._thread.start()
+
+    def add_success(self, task: Task) -> None:
+        """A task has ended well."""
+        if self._mine and task.actions:
+            self._end(task, None)
+
+    def add_failure(self, task: Task, fail: BaseFail) -> None:
+        """A task has failed, or could not be started."""
+        if not self._mine or not fail.report:
+            return
+        self._failed = True
+        self._end(task, fail.get_msg().strip(), kind=fail.get_name())
+
+    def skip_uptodate(self, task: Task) -> None:
+        """Nothing to do."""
+        if self._mine and task.actions and not task.name.startswith("_"):
+            self.face.skipped(task.name, "up to date")
+
+    def skip_ignore(self, task: Task) -> None:
+        """The user wants it ignored."""
+        if self._mine:
+            self.face.skipped(task.name, "ignored")
+
+    def teardown_task(self, task: Task) -> None:
+        """Nothing to show."""
+
+    def cleanup_error(self, exception: BaseFail) -> None:
+        """A teardown failed."""
+        self.face.problem(exception.get_msg().strip())
+
+    def runtime_error(self, msg: str) -> None:
+        """doit itself has something to say."""
+        self._failed = True
+        self.face.problem(msg)
+
+    def complete_run(self) -> None:
+        """All is over, in whatever way."""
+        if self._mine:
+            self._stop()
+            self.face.done(failed=self._failed)
+
+    # -- following -----------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        while not self._ending.wait(TICK_S):
+            with self._lock:
+                self._look()
+                self.face.tick([v for v, _ in self._running.values()])
+
+    def _look(self) -> None:
+        for view, follower in self._running.values():
+            if follower is not None:
+                self._read(view, follower)
+
+    def _read(self, view: TaskView, follower: Follower) -> None:
+        for event in follower.events():
+            view.apply(event)
+            self.face.event(view, event)
+
+    def _end(self, task: Task, failure: str | None, *, kind: str = "") -> None:
+        with self._lock:
+            view, follower = self._running.pop(task.name, (TaskView(task.name), None))
+            if follower is not None:
+                self._read(view, follower)
+            self.face.tick([v for v, _ in self._running.values()])
+            ours = bool(_meta(task))
+            output = "" if ours or failure is None else _captured(task)
+            if failure is not None and not ours:
+                failure = f"error: `{task.name}` failed: {kind}\n{failure}".replace("error: error:", "error:")
+            self.face.ended(view, failure, output, time.time())
+
+    def _stop(self) -> None:
+        if not self._mine or self._ending.is_set():
+            return
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join(2)
+        with self._lock:
+            self._look()
+        self.face.close()
+
+
+def _meta(task: Task) -> dict[str, Any]:
+    return ((task.meta or {}).get("gputasks")) or {}
+
+
+def _captured(task: Task) -> str:
+    """What a plain task printed that nobody has seen yet."""
+    if not task.executed:
+        return ""
+    hidden = [(a.out, a.err) for a in task.actions]
+    out = "".join(o for o, _ in hidden if o) if (task.verbosity or 0) < 2 else ""
+    err = "".join(e for _, e in hidden if e) if (task.verbosity or 0) < 1 else ""
+    return out + err

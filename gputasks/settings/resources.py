@@ -1,0 +1,111 @@
+"""The fields of `Resources`, from keywords or from a TOML table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gputasks.settings import values
+from gputasks.settings.faults import Faults, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gputasks.specs import Resources
+
+KEYS = ("gpu_count", "cpu_count", "memory", "shm_size", "pool_resources", "use_busy_gpus")
+
+_DEPLOYMENT = ("min_replicas", "max_replicas", "autoscaling_metric", "autoscaling_target",
+               "max_concurrency")  # fmt: skip
+"""ZenML's keys for served models: nothing here serves, so they are refused, not ignored."""
+
+
+_FOREIGN = {
+    **dict.fromkeys(("gpu", "gpus", "num_gpus"), "did you mean `gpu_count`?"),
+    **dict.fromkeys(("cpu", "cpus", "num_cpus"), "did you mean `cpu_count`?"),
+    "ram": "did you mean `memory`?",
+}
+"""Words of other tools whose nearest name by letters is another one."""
+
+
+def resource_fields(extra: Sequence[Any], keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Values for every field of `Resources`.
+
+    Raises:
+        ConfigError: every fault of the call.
+
+    """
+    faults = Faults("`Resources`")
+    if extra:
+        faults.add(
+            f"`Resources` takes no positional arguments; got {len(extra)}",
+            hint="name each one: `gt.Resources(gpu_count=…)`",
+        )
+    fields = checked_fields(faults, keys)
+    faults.finish()
+    return fields
+
+
+def checked_fields(faults: Faults, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with a collector of the caller's; None stands for what is not asked for."""
+    for key in keys:
+        if key in _DEPLOYMENT:
+            faults.add(f"`{key}` of {faults.owner} is not supported: it is for deployments", key)
+    faults.unknown((k for k in keys if k not in _DEPLOYMENT), KEYS, _FOREIGN)
+    fields: dict[str, Any] = dict.fromkeys(KEYS)
+    for key, value in keys.items():
+        if value is None or key not in fields:
+            continue
+        if key == "gpu_count":
+            fields[key] = _gpu_count(faults, value)
+        elif key == "cpu_count":
+            fields[key] = values.positive(faults, key, value)
+        elif key == "pool_resources":
+            fields[key] = pool_counts(faults, key, value)
+        elif key == "use_busy_gpus":
+            fields[key] = values.boolean(faults, key, value)
+        else:
+            fields[key] = values.memory(faults, key, value)
+    fields["pool_resources"] = fields["pool_resources"] or {}
+    fields["use_busy_gpus"] = bool(fields["use_busy_gpus"])
+    return fields
+
+
+def resources_of(faults: Faults, value: Any) -> Resources | None:
+    """`resources=`: the spec, or a table with its keys; None after a fault."""
+    from gputasks.specs import Resources
+
+    if isinstance(value, Resources):
+        return value
+    if not isinstance(value, dict):
+        faults.must("resources", "`gt.Resources(…)` or a table", value)
+        return None
+    deeper = faults.inside(f"`resources` of {faults.owner}", "resources")
+    before = len(faults.found)
+    fields = checked_fields(deeper, value)
+    return Resources(**fields) if len(faults.found) == before else None
+
+
+def _gpu_count(faults: Faults, value: Any) -> int | str | None:
+    if value == "auto" and isinstance(value, str):
+        return "auto"
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= values.MAX_COUNT:
+        return int(value)
+    faults.must("gpu_count", f"a whole number from 0 to {values.MAX_COUNT} or `auto`", value)
+    return None
+
+
+def pool_counts(faults: Faults, key: str, value: Any) -> dict[str, int] | None:
+    """Names of pools with how many units of each."""
+    if not hasattr(value, "items"):
+        faults.must(key, "a table of names and counts", value)
+        return None
+    deeper = faults.inside(f"`{key}` of {faults.owner}", key)
+    counts = {}
+    for name, count in value.items():
+        if not isinstance(name, str) or not name or values.has_control(name):
+            faults.add(f"{shown(name)} in `{key}` of {faults.owner} is no name", key)
+        else:
+            checked = values.whole(deeper, name, count, least=1, most=10**9)
+            if checked:
+                counts[name] = checked
+    return counts

@@ -1,0 +1,281 @@
+"""The arguments of `gt.train` and `gt.command`, or a table `[runs.NAME]`, turned into a `Run`.
+
+Nothing is opened or parsed here, and no more than the script is looked up on disk: this runs for
+every task of every `doit` call, also when all is up to date.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gputasks.settings import environment, flags, outputs, paths, values
+from gputasks.settings.faults import Faults, shown
+from gputasks.settings.params import checked_params
+from gputasks.settings.resources import resources_of
+from gputasks.specs import Resources, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from gputasks.settings.faults import Place
+    from gputasks.specs import ParamsStyle
+
+_BOTH = ("file_dep", "artifacts", "resources", "env", "python", "cwd", "max_duration", "stop_grace",
+         "retries", "cache", "resume", "name", "doc")  # fmt: skip
+_LATER = {
+    "launcher": "other ways to start workers than `local`",
+    "nodes": "training on several nodes",
+    "image": "training inside containers",
+}
+TRAIN_KEYS = ("params", "params_style", "args", "nproc_per_node", "stall_timeout", *_BOTH, *_LATER)
+COMMAND_KEYS = ("shell", *_BOTH, "image")
+
+_HOOKS = ("on_start", "on_end", "on_success", "on_failure")
+_FOREIGN = {
+    "targets": "outputs are `artifacts=[…]`",
+    "outputs": "outputs are `artifacts=[…]`",
+    "inputs": "inputs are `file_dep=[…]`",
+    "depends_on": "inputs are `file_dep=[…]`",
+    "timeout": "the limit is `max_duration=`",
+    "gpus": "GPUs are asked for by `resources=gt.Resources(gpu_count=…)`",
+    "gpu_count": "GPUs are asked for by `resources=gt.Resources(gpu_count=…)`",
+    "num_processes": "the number of workers is `nproc_per_node=`",
+}
+"""Words of other tools, and of doit, for which the nearest name would mislead."""
+
+
+def train_run(
+    script: Any, extra_args: Sequence[Any], keys: Mapping[str, Any], *, place: Place = ""
+) -> Run:
+    """A training.
+
+    Args:
+        script: text or path, relative to the folder of dodo.py; must be an existing file there.
+        extra_args: further positional arguments, all refused.
+        keys: of `TRAIN_KEYS`; None counts as not given.
+        place: `file:line` for faults, or a function of the key's path.
+
+    Raises:
+        ConfigError: every fault of the call.
+
+    """
+    faults = Faults("`gt.train`", place)
+    run = checked_train(faults, script, extra_args, keys)
+    faults.finish()
+    return run
+
+
+def checked_train(
+    faults: Faults, script: Any, extra_args: Sequence[Any], keys: Mapping[str, Any]
+) -> Run:
+    """The same with a collector of the caller's; the run counts only if it stays empty."""
+    if extra_args:
+        _refuse_positional(faults, "the script", len(extra_args))
+    faults.unknown((k for k in keys if k not in TRAIN_KEYS), TRAIN_KEYS, _FOREIGN)
+    fields = _common(faults, keys, training=True)
+    path = paths.script_path(faults, script)
+    given = _given(keys)
+    if "params" in given:
+        fields["params"] = checked_params(faults, given["params"])
+    if "params_style" in given:
+        styles = ("flags", "key=value", "none")
+        fields["params_style"] = values.choice(
+            faults, "params_style", given["params_style"], styles
+        )
+    if "args" in given:
+        fields["args"] = values.words(faults, "args", given["args"])
+        environment.refuse_references(faults, fields["args"], "args")
+    if "nproc_per_node" in given:
+        fields["nproc_per_node"] = values.whole(
+            faults, "nproc_per_node", given["nproc_per_node"], least=1
+        )
+    if "stall_timeout" in given:
+        fields["stall_timeout_s"] = values.duration(faults, "stall_timeout", given["stall_timeout"])
+    resources = fields.get("resources") or Resources()
+    if resources.gpu_count is None:
+        # A training wants GPUs where there are some; `gpu_count=0` says that it does not.
+        fields["resources"] = replace(resources, gpu_count="auto")
+    style: ParamsStyle = fields.get("params_style") or "flags"
+    for key, why in flags.inexpressible(fields.get("params", {}), style):
+        faults.add(
+            f"`params.{key}` of {faults.owner}: {why}",
+            "params",
+            *key.split("."),
+            hint='`params_style="none"` passes params as JSON only',
+        )
+    run = Run(kind="train", script=path, **fields)
+    _check_overlap(faults, run, path)
+    return run
+
+
+def command_run(
+    argv: Any, extra_args: Sequence[Any], keys: Mapping[str, Any], *, place: Place = ""
+) -> Run:
+    """A program.
+
+    Args:
+        argv: list of texts and paths, passed verbatim; with `shell=True` one text for bash.
+        extra_args: further positional arguments, all refused.
+        keys: of `COMMAND_KEYS`; None counts as not given.
+        place: `file:line` for faults, or a function of the key's path.
+
+    Raises:
+        ConfigError: every fault of the call.
+
+    """
+    faults = Faults("`gt.command`", place)
+    run = checked_command(faults, argv, extra_args, keys)
+    faults.finish()
+    return run
+
+
+def checked_command(
+    faults: Faults, argv: Any, extra_args: Sequence[Any], keys: Mapping[str, Any]
+) -> Run:
+    """The same with a collector of the caller's; the run counts only if it stays empty."""
+    if extra_args:
+        _refuse_positional(faults, "a list of the program and its arguments", len(extra_args))
+    others = {k: f"`{k}` is for trainings; write it into the command" for k in TRAIN_KEYS[:5]}
+    for key in (k for k in keys if k in _HOOKS):
+        faults.add(
+            f"hooks are not possible on a command: `{key}`",
+            key,
+            hint="a task with `file_dep` on these artifacts runs afterwards",
+        )
+    valid = (*COMMAND_KEYS, *_HOOKS, *_LATER)
+    names = [k for k in keys if k not in valid]
+    faults.unknown(names, COMMAND_KEYS, {**_FOREIGN, **others})
+    fields = _common(faults, keys, training=False)
+    shell = keys.get("shell") is True
+    if keys.get("shell") is not None:
+        values.boolean(faults, "shell", keys["shell"])
+    words = _shell_text(faults, argv) if shell else _argv(faults, argv)
+    environment.refuse_references(faults, words, "argv")
+    run = Run(kind="command", argv=words, shell=shell, stall_timeout_s=None, **fields)
+    program = os.path.normpath(words[0]) if words and not shell and os.sep in words[0] else ""
+    _check_overlap(faults, run, program)
+    return run
+
+
+def _given(keys: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in keys.items() if v is not None}
+
+
+def _refuse_positional(faults: Faults, what: str, count: int) -> None:
+    faults.add(
+        f"{faults.owner} takes one positional argument, {what}; got {count} more",
+        hint="everything else is by keyword",
+    )
+
+
+def _common(faults: Faults, keys: Mapping[str, Any], *, training: bool) -> dict[str, Any]:
+    """The fields that trainings and commands share."""
+    given = _given(keys)
+    fields: dict[str, Any] = {}
+    checkers: dict[str, tuple[str, Callable[[Any], Any]]] = {
+        "file_dep": ("file_dep", lambda v: paths.input_paths(faults, v)),
+        "artifacts": ("artifacts", lambda v: outputs.artifact_list(faults, v)),
+        "resources": ("resources", lambda v: resources_of(faults, v)),
+        "env": ("env", lambda v: environment.checked_env(faults, v, training=training)),
+        "python": ("python", lambda v: _python(faults, v)),
+        "cwd": ("cwd", lambda v: _cwd(faults, v)),
+        "max_duration": ("max_duration_s", lambda v: values.duration(faults, "max_duration", v)),
+        "stop_grace": (
+            "stop_grace_s",
+            lambda v: values.duration(faults, "stop_grace", v, off=False),
+        ),
+        "retries": ("retries", lambda v: values.whole(faults, "retries", v, least=0, most=1000)),
+        "cache": ("cache", lambda v: values.boolean(faults, "cache", v)),
+        "resume": ("resume", lambda v: values.boolean(faults, "resume", v)),
+        "name": ("name", lambda v: _name(faults, v)),
+        "doc": ("doc", lambda v: _doc(faults, v)),
+    }
+    for key, value in given.items():
+        if key in checkers:
+            field, check = checkers[key]
+            fields[field] = check(value)
+        elif key in _LATER and not (key == "launcher" and value == "local"):
+            faults.add(f"`{key}=` is not supported yet: {_LATER[key]}", key)
+    if fields.get("resources", 0) is None:
+        del fields["resources"]
+    return fields
+
+
+def _check_overlap(faults: Faults, run: Run, program: str) -> None:
+    what = "script" if run.kind == "train" else "program"
+    used = [(what, program)] if program else []
+    used += [("working folder", run.cwd)] if run.cwd else []
+    used += [("input", p) for p in run.file_dep]
+    outputs.check_overlap(faults, run.artifacts, used)
+
+
+def _argv(faults: Faults, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        import shlex
+
+        try:
+            split = ", ".join(f'"{w}"' for w in shlex.split(value))
+        except ValueError:  # an unclosed quote
+            split = ""
+        facts = [f"as a list: [{split}]"] if split else []
+        message = f"{faults.owner} takes a list, not the text {shown(value)}"
+        faults.add(
+            message, "command", facts=facts, hint="a list, or `shell=True` for bash to read it"
+        )
+        return ()
+    words = values.words(faults, "command", value)
+    if isinstance(value, (list, tuple)) and not value:
+        faults.add(f"the command of {faults.owner} is empty", "command")
+    elif words and not words[0]:
+        faults.add(f"the program of {faults.owner} is an empty text", "command")
+    return words
+
+
+def _shell_text(faults: Faults, value: Any) -> tuple[str, ...]:
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, str):
+        faults.add(
+            f"{faults.owner} with `shell=True` takes one text, not {shown(value)}", "command"
+        )
+    elif not value.strip():
+        faults.add(f"the command of {faults.owner} is empty", "command")
+    elif why := values.unsendable(value):
+        faults.add(f"the command of {faults.owner} {why}", "command")
+    else:
+        return (value,)
+    return ()
+
+
+def _python(faults: Faults, value: Any) -> str:
+    """A path, or a name to look up on PATH; not normalised, as `./python` is a path."""
+    text = paths.as_text(value)
+    if isinstance(text, str) and text.startswith("~"):
+        return paths.clean_path(faults, "python", text)
+    return values.text(faults, "python", text, what="a path or a program") or ""
+
+
+def _cwd(faults: Faults, value: Any) -> str:
+    path = paths.clean_path(faults, "cwd", value)
+    if path and os.path.lexists(path) and not os.path.isdir(path):
+        faults.add(f"`cwd` of {faults.owner} is no folder: `{path}`", "cwd")
+        return ""
+    return "" if path == "." else path
+
+
+def _name(faults: Faults, value: Any) -> str:
+    """A subtask's name: doit splits the command line at `=` and `:` and reads `*` as a pattern."""
+    fine = isinstance(value, str) and value and value[0] != "-" and not values.has_control(value)
+    if fine and not any(c in value for c in " =:*"):
+        return str(value)
+    faults.must("name", "one word without `=`, `:` and `*`", value)
+    return ""
+
+
+def _doc(faults: Faults, value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    faults.must("doc", "a text", value)
+    return ""
