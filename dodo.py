@@ -35,7 +35,7 @@ def task_train():
     """Train the digit classifier with DDP."""
     return gt.train(
         "examples/mnist/train.py",
-        params={"data": "data/mnist.npz", "max_epochs": 5, "lr": 2e-3},
+        params={"max_epochs": 3, "lr": 1e-3},
         args=["--ckpt_path", "{resume}"],
         file_dep=[dataset],
         artifacts=[model],
@@ -47,8 +47,8 @@ def task_train():
 
 def task_evaluate():
     """Score the best checkpoint on the test digits."""
-    evaluate = ["python", "examples/mnist/evaluate.py", "--checkpoints", model, "--out", score]
-    return gt.command([*evaluate, "--data", dataset], file_dep=[model, dataset], artifacts=[score])
+    evaluate = ["python", "examples/mnist/evaluate.py", "--checkpoint", "checkpoints/best.ckpt"]
+    return gt.command(evaluate, file_dep=[model, dataset], artifacts=[score])
 
 
 # -- for developers of gputasks --------------------------------------------------------------------

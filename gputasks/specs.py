@@ -65,7 +65,7 @@ class Artifact(Frozen):
         *extra: Any,
         **unknown: Any,
     ) -> None:
-        from gputasks.settings.outputs import artifact_fields
+        from gputasks.checks.artifacts import artifact_fields
 
         fields = artifact_fields(name, path, extra, unknown)
         object.__setattr__(self, "name", fields[0])
@@ -117,7 +117,7 @@ class Resources(Frozen):
         use_busy_gpus: bool | None = None,
         **unknown: Any,
     ) -> None:
-        from gputasks.settings.resources import resource_fields
+        from gputasks.checks.resources import resource_fields
 
         given = {
             "gpu_count": gpu_count,
@@ -194,7 +194,7 @@ class Image(Frozen):
         dockerfile: str | PathLike[str] | None = None,
         **unknown: Any,
     ) -> None:
-        from gputasks.settings.images import image_fields
+        from gputasks.checks.images import image_fields
 
         given = {"parent_image": parent_image, "dockerfile": dockerfile, **unknown}
         for key, value in image_fields(name, extra, given).items():

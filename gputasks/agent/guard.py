@@ -286,7 +286,16 @@ def main():
             os._exit(0)
         except BaseException as error:
             sweep(())
-            tell({"returncode": -9, "stopped": "guard died", "swept": 0, "duration_s": 0, "error": repr(error)}, spec["status"])
+            tell(
+                {
+                    "returncode": -9,
+                    "stopped": "guard died",
+                    "swept": 0,
+                    "duration_s": 0,
+                    "error": repr(error),
+                },
+                spec["status"],
+            )
             os._exit(1)
     # The driver must see the end of the pipe when the supervisor ends, so only that one listens.
     signalled = []
@@ -300,7 +309,16 @@ def main():
             continue
     if status:
         _, swept = sweep(())
-        tell({"returncode": -9, "stopped": "guard died", "swept": swept, "duration_s": 0, "error": ""}, spec["status"])
+        tell(
+            {
+                "returncode": -9,
+                "stopped": "guard died",
+                "swept": swept,
+                "duration_s": 0,
+                "error": "",
+            },
+            spec["status"],
+        )
     else:
         sweep(())
     return 0

@@ -88,7 +88,7 @@ def _run_script(script: str) -> None:
     main_module = ModuleType("__main__")
     main_module.__file__ = path
     main_module.__loader__ = type(__loader__)("__main__", path)  # type: ignore[name-defined]  # every module has it
-    main_module.__dict__["__builtins__"] = __builtins__
+    main_module.__dict__.update(__builtins__=__builtins__, __cached__=None)
     code = compile(source, path, "exec", dont_inherit=True)
     sys.modules["__main__"] = main_module
     exec(code, main_module.__dict__)  # noqa: S102  it is what we are for

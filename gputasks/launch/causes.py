@@ -18,10 +18,14 @@ PEER_LOSS = re.compile(
 )
 """What a rank says when another one is gone: true, and not the cause."""
 
-_RAISED = re.compile(r"^(?:\[rank\d+\]: )?((?:[\w]+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?::.*)?)$")
+_RAISED = re.compile(
+    r"^(?:\[rank\d+\]: )?((?:[\w]+\.)*\w*(?:Error|Exception|Interrupt|Exit)(?::.*)?)$"
+)
 _USAGE = re.compile(r"^\S.*: error: (.+)$")
 _OOM = re.compile(r"Tried to allocate ([\d.]+ \w+)")
-_OOM_GPU = re.compile(r"GPU (\d+) has a total capacity of ([\d.]+ \w+) of which ([\d.]+ \w+) is free")
+_OOM_GPU = re.compile(
+    r"GPU (\d+) has a total capacity of ([\d.]+ \w+) of which ([\d.]+ \w+) is free"
+)
 _CUDA_OOM = re.compile(r"OutOfMemoryError|CUDA out of memory|CUDA error: out of memory|HIP out of")
 _LAUNCHER = re.compile(r"No module named '?torch|EADDRINUSE|address already in use", re.IGNORECASE)
 
@@ -37,16 +41,17 @@ _SIGNALS = {
 _HINTS = (
     (
         _CUDA_OOM,
-        "a smaller batch size per worker, `accumulate_grad_batches` to keep the global batch,"
-        ' `precision="bf16-mixed"`, or GPUs with more memory',
+        "a smaller batch per worker and more `accumulate_grad_batches`, or `bf16-mixed` precision",
     ),
     (
-        re.compile(r"SIGBUS|Bus error|out of shared memory|unable to (?:open|write).*shared memory"),
+        re.compile(
+            r"SIGBUS|Bus error|out of shared memory|unable to (?:open|write).*shared memory"
+        ),
         "`df -h /dev/shm` shows its size; fewer `num_workers`, or a larger `shm_size`",
     ),
     (
         re.compile(r"SIGKILL|DefaultCPUAllocator|MemoryError|is killed by signal: Killed"),
-        "`dmesg | tail` tells whether it was memory; fewer `num_workers` or a smaller batch need less",
+        "`dmesg | tail` tells whether it was memory; fewer `num_workers` or a smaller batch help",
     ),
     (
         re.compile(r"DataLoader worker .*(?:exited unexpectedly|timed out)|DataLoader timed out"),
@@ -54,16 +59,19 @@ _HINTS = (
     ),
     (
         re.compile(r"unrecognized arguments|the following arguments are required|invalid choice"),
-        "`params` and `args` become the script's command line, as `params_style` says;"
-        " `gputasks plan` shows it",
+        "`gputasks plan` shows the command line, which is made of `params` and `args`",
     ),
     (
         re.compile(r"No module named '?torch\b"),
-        "`pip install torch` into the interpreter of the task, or name another by `python=`",
+        "`pip install torch` where the interpreter lies, or name another one by `python=`",
     ),
     (
         re.compile(r"No module named '?(?P<module>\w+)"),
-        "`pip install {module}` into the interpreter of the task, or name another by `python=`",
+        "`pip install {module}` where the interpreter lies, or name another one by `python=`",
+    ),
+    (
+        re.compile(r"Timed out waiting|wait timeout|Watchdog caught|Socket Timeout", re.IGNORECASE),
+        '`env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}` lets torch name the rank that is missing',
     ),
     (
         re.compile(r"EADDRINUSE|address already in use", re.IGNORECASE),
@@ -82,6 +90,18 @@ def signal_name(code: int) -> str:
         return signal.Signals(code).name
     except ValueError:
         return f"signal {code}"
+
+
+def tells_peer_loss(error: Mapping[str, Any]) -> bool:
+    """True when an exception of torch's says that another rank is gone.
+
+    A `ConnectionResetError` or `requests.ConnectionError` is the script's own trouble.
+    """
+    kind = str(error.get("type", ""))
+    from_torch = kind == "RuntimeError" or kind.startswith(
+        ("torch.", "pytorch_lightning", "lightning")
+    )
+    return from_torch and bool(PEER_LOSS.search(f"{kind}: {error.get('message', '')}"))
 
 
 def of_error(error: Mapping[str, Any], lines: Sequence[str]) -> str:

@@ -10,9 +10,9 @@
       exitcode  : 23 (pid: 4831)
       error_file: <N/A>
 
-Its own "Root Cause" is the failure with the earliest whole second, which is often the victim's.  The
-numbers in brackets are better: they count in the order in which the launcher saw the ends, and those
-that it ended itself come last, with a "closing signal" line each.
+Its own "Root Cause" is the failure with the earliest whole second, which may be the victim's.  The
+numbers in brackets are better: they count in the order in which the launcher saw the ends, and
+those that it ended itself come last, with a "closing signal" line each.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Row:
         pid: process id.
         order: in which the launcher saw the ends, from 0.
         closed: the launcher ended it, after another one had failed.
+
     """
 
     rank: int

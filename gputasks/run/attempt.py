@@ -149,6 +149,8 @@ class _Follow:
             self._stalls.activity(rank, time.monotonic())
         if event["kind"] == "rank":
             self._pids[rank] = int(event.get("pid", 0))
+            if self._stalls is not None:
+                self._stalls.started(rank, self._pids[rank])
         if event["kind"] == "progress":
             if rank != 0:
                 return  # a sign of life, nothing to show

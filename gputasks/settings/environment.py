@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gputasks.settings.faults import shown
-from gputasks.settings.values import unsendable
+from gputasks.checks.faults import shown
+from gputasks.checks.values import unsendable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gputasks.settings.faults import Faults
+    from gputasks.checks.faults import Faults
 
 _OPEN = "${secrets."
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from gputasks.checks.faults import shown
+from gputasks.checks.values import unsendable
 from gputasks.settings.environment import refuse_references
-from gputasks.settings.faults import shown
-from gputasks.settings.values import unsendable
 
 if TYPE_CHECKING:
-    from gputasks.settings.faults import Faults
+    from gputasks.checks.faults import Faults
 
 _DEEPEST = 50
 _WIDEST_INT = 10**4000

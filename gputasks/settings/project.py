@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from gputasks.checks.faults import Faults
 from gputasks.errors import ConfigError, did_you_mean, nearest
-from gputasks.settings.faults import Faults
 from gputasks.settings.toml import read_toml
 
 if TYPE_CHECKING:

@@ -10,27 +10,29 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gputasks.settings import environment, flags, outputs, paths, values
-from gputasks.settings.faults import Faults, shown
+from gputasks.checks import paths, values
+from gputasks.checks.faults import Faults, shown
+from gputasks.settings import environment, flags, outputs
 from gputasks.settings.params import checked_params
-from gputasks.settings.resources import resources_of
+from gputasks.settings.shared import LATER, SHARED_KEYS, given_keys, shared_fields
 from gputasks.specs import Resources, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from gputasks.settings.faults import Place
+    from gputasks.checks.faults import Place
     from gputasks.specs import ParamsStyle
 
-_BOTH = ("file_dep", "artifacts", "resources", "env", "python", "cwd", "max_duration", "stop_grace",
-         "retries", "cache", "resume", "name", "doc")  # fmt: skip
-_LATER = {
-    "launcher": "other ways to start workers than `local`",
-    "nodes": "training on several nodes",
-    "image": "training inside containers",
-}
-TRAIN_KEYS = ("params", "params_style", "args", "nproc_per_node", "stall_timeout", *_BOTH, *_LATER)
-COMMAND_KEYS = ("shell", *_BOTH, "image")
+TRAIN_KEYS = (
+    "params",
+    "params_style",
+    "args",
+    "nproc_per_node",
+    "stall_timeout",
+    *SHARED_KEYS,
+    *LATER,
+)
+COMMAND_KEYS = ("shell", *SHARED_KEYS, "image")
 
 _HOOKS = ("on_start", "on_end", "on_success", "on_failure")
 _FOREIGN = {
@@ -74,9 +76,9 @@ def checked_train(
     if extra_args:
         _refuse_positional(faults, "the script", len(extra_args))
     faults.unknown((k for k in keys if k not in TRAIN_KEYS), TRAIN_KEYS, _FOREIGN)
-    fields = _common(faults, keys, training=True)
+    fields = shared_fields(faults, keys, training=True)
     path = paths.script_path(faults, script)
-    given = _given(keys)
+    given = given_keys(keys)
     if "params" in given:
         fields["params"] = checked_params(faults, given["params"])
     if "params_style" in given:
@@ -144,10 +146,10 @@ def checked_command(
             key,
             hint="a task with `file_dep` on these artifacts runs afterwards",
         )
-    valid = (*COMMAND_KEYS, *_HOOKS, *_LATER)
+    valid = (*COMMAND_KEYS, *_HOOKS, *LATER)
     names = [k for k in keys if k not in valid]
     faults.unknown(names, COMMAND_KEYS, {**_FOREIGN, **others})
-    fields = _common(faults, keys, training=False)
+    fields = shared_fields(faults, keys, training=False)
     shell = keys.get("shell") is True
     if keys.get("shell") is not None:
         values.boolean(faults, "shell", keys["shell"])
@@ -159,48 +161,11 @@ def checked_command(
     return run
 
 
-def _given(keys: Mapping[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in keys.items() if v is not None}
-
-
 def _refuse_positional(faults: Faults, what: str, count: int) -> None:
     faults.add(
         f"{faults.owner} takes one positional argument, {what}; got {count} more",
         hint="everything else is by keyword",
     )
-
-
-def _common(faults: Faults, keys: Mapping[str, Any], *, training: bool) -> dict[str, Any]:
-    """The fields that trainings and commands share."""
-    given = _given(keys)
-    fields: dict[str, Any] = {}
-    checkers: dict[str, tuple[str, Callable[[Any], Any]]] = {
-        "file_dep": ("file_dep", lambda v: paths.input_paths(faults, v)),
-        "artifacts": ("artifacts", lambda v: outputs.artifact_list(faults, v)),
-        "resources": ("resources", lambda v: resources_of(faults, v)),
-        "env": ("env", lambda v: environment.checked_env(faults, v, training=training)),
-        "python": ("python", lambda v: _python(faults, v)),
-        "cwd": ("cwd", lambda v: _cwd(faults, v)),
-        "max_duration": ("max_duration_s", lambda v: values.duration(faults, "max_duration", v)),
-        "stop_grace": (
-            "stop_grace_s",
-            lambda v: values.duration(faults, "stop_grace", v, off=False),
-        ),
-        "retries": ("retries", lambda v: values.whole(faults, "retries", v, least=0, most=1000)),
-        "cache": ("cache", lambda v: values.boolean(faults, "cache", v)),
-        "resume": ("resume", lambda v: values.boolean(faults, "resume", v)),
-        "name": ("name", lambda v: _name(faults, v)),
-        "doc": ("doc", lambda v: _doc(faults, v)),
-    }
-    for key, value in given.items():
-        if key in checkers:
-            field, check = checkers[key]
-            fields[field] = check(value)
-        elif key in _LATER and not (key == "launcher" and value == "local"):
-            faults.add(f"`{key}=` is not supported yet: {_LATER[key]}", key)
-    if fields.get("resources", 0) is None:
-        del fields["resources"]
-    return fields
 
 
 def _check_overlap(faults: Faults, run: Run, program: str) -> None:
@@ -247,35 +212,3 @@ def _shell_text(faults: Faults, value: Any) -> tuple[str, ...]:
     else:
         return (value,)
     return ()
-
-
-def _python(faults: Faults, value: Any) -> str:
-    """A path, or a name to look up on PATH; not normalised, as `./python` is a path."""
-    text = paths.as_text(value)
-    if isinstance(text, str) and text.startswith("~"):
-        return paths.clean_path(faults, "python", text)
-    return values.text(faults, "python", text, what="a path or a program") or ""
-
-
-def _cwd(faults: Faults, value: Any) -> str:
-    path = paths.clean_path(faults, "cwd", value)
-    if path and os.path.lexists(path) and not os.path.isdir(path):
-        faults.add(f"`cwd` of {faults.owner} is no folder: `{path}`", "cwd")
-        return ""
-    return "" if path == "." else path
-
-
-def _name(faults: Faults, value: Any) -> str:
-    """A subtask's name: doit splits the command line at `=` and `:` and reads `*` as a pattern."""
-    fine = isinstance(value, str) and value and value[0] != "-" and not values.has_control(value)
-    if fine and not any(c in value for c in " =:*"):
-        return str(value)
-    faults.must("name", "one word without `=`, `:` and `*`", value)
-    return ""
-
-
-def _doc(faults: Faults, value: Any) -> str:
-    if isinstance(value, str):
-        return str(value)
-    faults.must("doc", "a text", value)
-    return ""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gputasks.checks import images, values
+from gputasks.checks.resources import pool_counts
 from gputasks.errors import did_you_mean, nearest
-from gputasks.settings import images, runs, values
+from gputasks.settings import runs
 from gputasks.settings.environment import is_name
-from gputasks.settings.resources import pool_counts
 from gputasks.specs import Image, NodeSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from gputasks.settings.faults import Faults
+    from gputasks.checks.faults import Faults
     from gputasks.specs import Run
 
 NODE_KEYS = ("ssh", "address", "gpus", "python", "labels", "workdir", "price_per_gpu_hour",

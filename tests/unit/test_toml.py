@@ -458,7 +458,7 @@ tables = st.sampled_from(["runs", "images", "nodes", "node_pools", "resource_poo
     )
 )
 def test_any_tables_are_taken_or_told(data: dict[str, object]) -> None:
-    from gputasks.settings.faults import Faults
+    from gputasks.checks.faults import Faults
     from gputasks.settings.project import _project
 
     found = Faults("the file", "x.toml:1")

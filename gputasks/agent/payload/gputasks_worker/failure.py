@@ -1,8 +1,8 @@
 """How a script failed, as data: `rank-N.error.json` for us, and torch's own error file.
 
 Ours has `type`, `message`, `place` (`file:line`, relative to the folder of the start when it lies
-below), `time` (Unix, seconds), `exit_code`, `sigterm` (it came after a SIGTERM, so it may be its
-consequence) and `hint`.
+below), `time` (Unix, seconds), `exit_code`, `local_rank`, `sigterm` (it came after a SIGTERM, so it
+may be its consequence) and `hint`.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ class Failure:
             "place": self.place,
             "time": self.time,
             "exit_code": self.exit_code,
+            "local_rank": self.rank.local_rank,
             "sigterm": sigterm,
             "hint": str(getattr(self.error, "gputasks_hint", "")),
         }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gputasks.settings import values
-from gputasks.settings.faults import Faults
-from gputasks.settings.paths import clean_path
+from gputasks.checks import values
+from gputasks.checks.faults import Faults
+from gputasks.checks.paths import clean_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

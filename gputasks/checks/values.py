@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from gputasks.settings.faults import shown
+from gputasks.checks.faults import shown
 from gputasks.units import parse_duration, parse_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gputasks.settings.faults import Faults
+    from gputasks.checks.faults import Faults
 
 MAX_COUNT = 4096
 """More GPUs, workers or slots than any node has: a slip of the keyboard, not a wish."""

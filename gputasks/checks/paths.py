@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from gputasks.checks.faults import shown
+from gputasks.checks.values import has_control, unsendable
 from gputasks.layout import STATE_DIR
-from gputasks.settings.faults import shown
-from gputasks.settings.values import has_control, unsendable
 
 if TYPE_CHECKING:
-    from gputasks.settings.faults import Faults
+    from gputasks.checks.faults import Faults
 
 
 def clean_path(faults: Faults, key: str, value: Any) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gputasks.settings import values
-from gputasks.settings.faults import Faults, shown
+from gputasks.checks import values
+from gputasks.checks.faults import Faults, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from gputasks.specs import Resources
 
 KEYS = ("gpu_count", "cpu_count", "memory", "shm_size", "pool_resources", "use_busy_gpus")
 
@@ -68,21 +66,6 @@ def checked_fields(faults: Faults, keys: Mapping[str, Any]) -> dict[str, Any]:
     fields["pool_resources"] = fields["pool_resources"] or {}
     fields["use_busy_gpus"] = bool(fields["use_busy_gpus"])
     return fields
-
-
-def resources_of(faults: Faults, value: Any) -> Resources | None:
-    """`resources=`: the spec, or a table with its keys; None after a fault."""
-    from gputasks.specs import Resources
-
-    if isinstance(value, Resources):
-        return value
-    if not isinstance(value, dict):
-        faults.must("resources", "`gt.Resources(…)` or a table", value)
-        return None
-    deeper = faults.inside(f"`resources` of {faults.owner}", "resources")
-    before = len(faults.found)
-    fields = checked_fields(deeper, value)
-    return Resources(**fields) if len(faults.found) == before else None
 
 
 def _gpu_count(faults: Faults, value: Any) -> int | str | None:

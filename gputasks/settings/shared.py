@@ -1,0 +1,107 @@
+"""The keys that trainings and commands have in common."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from gputasks.checks import paths, values
+from gputasks.checks.resources import checked_fields
+from gputasks.settings import environment, outputs
+from gputasks.specs import Resources
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gputasks.checks.faults import Faults
+
+SHARED_KEYS = ("file_dep", "artifacts", "resources", "env", "python", "cwd", "max_duration",
+               "stop_grace", "retries", "cache", "resume", "name", "doc")  # fmt: skip
+LATER = {
+    "launcher": "other ways to start workers than `local`",
+    "nodes": "training on several nodes",
+    "image": "training inside containers",
+}
+
+
+def given_keys(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys with a value: None is the same as not given."""
+    return {k: v for k, v in keys.items() if v is not None}
+
+
+def shared_fields(faults: Faults, keys: Mapping[str, Any], *, training: bool) -> dict[str, Any]:
+    """The fields that trainings and commands share."""
+    given = given_keys(keys)
+    fields: dict[str, Any] = {}
+    checkers: dict[str, tuple[str, Callable[[Any], Any]]] = {
+        "file_dep": ("file_dep", lambda v: paths.input_paths(faults, v)),
+        "artifacts": ("artifacts", lambda v: outputs.artifact_list(faults, v)),
+        "resources": ("resources", lambda v: _resources(faults, v)),
+        "env": ("env", lambda v: environment.checked_env(faults, v, training=training)),
+        "python": ("python", lambda v: _python(faults, v)),
+        "cwd": ("cwd", lambda v: _cwd(faults, v)),
+        "max_duration": ("max_duration_s", lambda v: values.duration(faults, "max_duration", v)),
+        "stop_grace": (
+            "stop_grace_s",
+            lambda v: values.duration(faults, "stop_grace", v, off=False),
+        ),
+        "retries": ("retries", lambda v: values.whole(faults, "retries", v, least=0, most=1000)),
+        "cache": ("cache", lambda v: values.boolean(faults, "cache", v)),
+        "resume": ("resume", lambda v: values.boolean(faults, "resume", v)),
+        "name": ("name", lambda v: _name(faults, v)),
+        "doc": ("doc", lambda v: _doc(faults, v)),
+    }
+    for key, value in given.items():
+        if key in checkers:
+            field, check = checkers[key]
+            fields[field] = check(value)
+        elif key in LATER and not (key == "launcher" and value == "local"):
+            faults.add(f"`{key}=` is not supported yet: {LATER[key]}", key)
+    if fields.get("resources", 0) is None:
+        del fields["resources"]
+    return fields
+
+
+def _resources(faults: Faults, value: Any) -> Resources | None:
+    """`resources=`: the spec, or a table with its keys; None after a fault."""
+    if isinstance(value, Resources):
+        return value
+    if not isinstance(value, dict):
+        faults.must("resources", "`gt.Resources(…)` or a table", value)
+        return None
+    deeper = faults.inside(f"`resources` of {faults.owner}", "resources")
+    before = len(faults.found)
+    fields = checked_fields(deeper, value)
+    return Resources(**fields) if len(faults.found) == before else None
+
+
+def _python(faults: Faults, value: Any) -> str:
+    """A path, or a name to look up on PATH; not normalised, as `./python` is a path."""
+    text = paths.as_text(value)
+    if isinstance(text, str) and text.startswith("~"):
+        return paths.clean_path(faults, "python", text)
+    return values.text(faults, "python", text, what="a path or a program") or ""
+
+
+def _cwd(faults: Faults, value: Any) -> str:
+    path = paths.clean_path(faults, "cwd", value)
+    if path and os.path.lexists(path) and not os.path.isdir(path):
+        faults.add(f"`cwd` of {faults.owner} is no folder: `{path}`", "cwd")
+        return ""
+    return "" if path == "." else path
+
+
+def _name(faults: Faults, value: Any) -> str:
+    """A subtask's name: doit splits the command line at `=` and `:` and reads `*` as a pattern."""
+    fine = isinstance(value, str) and value and value[0] != "-" and not values.has_control(value)
+    if fine and not any(c in value for c in " =:*"):
+        return str(value)
+    faults.must("name", "one word without `=`, `:` and `*`", value)
+    return ""
+
+
+def _doc(faults: Faults, value: Any) -> str:
+    if isinstance(value, str):
+        return str(value)
+    faults.must("doc", "a text", value)
+    return ""
