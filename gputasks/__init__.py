@@ -6,6 +6,7 @@ loads nothing, and nothing heavy is loaded while everything is up to date.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from gputasks.settings.project import Project, load
     from gputasks.specs import Artifact, Image, Resources, Run
     from gputasks.tasks import build, command, train
-
-__version__ = "0.1.0"
+    from gputasks.version import __version__
 
 __all__ = [
     "Artifact",
@@ -28,6 +28,7 @@ __all__ = [
     "Resources",
     "Run",
     "RunFailedError",
+    "__version__",
     "build",
     "command",
     "doit_config",
@@ -46,6 +47,7 @@ _HOME = {
     "Resources": "gputasks.specs",
     "Run": "gputasks.specs",
     "RunFailedError": "gputasks.errors",
+    "__version__": "gputasks.version",
     "build": "gputasks.tasks",
     "command": "gputasks.tasks",
     "doit_config": "gputasks.doit_plugin.config",
@@ -66,6 +68,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module `gputasks` has no `{name}`{hint}")
     import importlib
 
+    if "doit" in sys.modules:
+        # A fault in dodo.py is then one message of doit's, whichever name is used first.
+        importlib.import_module("gputasks.doit_plugin.failures")
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import ClassVar
 
 EXIT_FAILED = 1
 """A training, command or artifact failed, timed out or was lost."""
@@ -56,9 +57,18 @@ def _rebuild(
 
 
 class ConfigError(GputasksError, ValueError):
-    """The user's dodo.py, TOML or command line is at fault; nothing was started (exit 3)."""
+    """The user's dodo.py, TOML or command line is at fault; nothing was started (exit 3).
+
+    Inside doit it is doit's InvalidDodoFile as well, which doit prints as one message without a
+    traceback: `doit_plugin.failures` says of which class it then is.
+    """
 
     exit_code = EXIT_CONFIG
+    in_doit: ClassVar[type[ConfigError] | None] = None
+
+    def __new__(cls, *_args: object, **_keys: object) -> ConfigError:  # noqa: D102, PYI034  as above
+        kind: type[ConfigError] = cls.__dict__.get("in_doit") or cls
+        return super().__new__(kind)
 
 
 class MachineError(GputasksError):
@@ -75,6 +85,8 @@ class RunFailedError(GputasksError):
 
 class ManyErrors(ConfigError):  # noqa: N818  a plural reads better than ManyErrorsError
     """All faults of one file or call at once."""
+
+    in_doit: ClassVar[type[ConfigError] | None] = None
 
     def __init__(self, faults: Iterable[ConfigError]) -> None:
         self.faults = tuple(faults)

@@ -10,16 +10,11 @@ import re
 from typing import TYPE_CHECKING
 
 from gputasks.errors import ConfigError, raise_all
+from gputasks.settings.environment import secret_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_REFERENCE = re.compile(r"\$\{secrets\.([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-def names_in(text: str) -> list[str]:
-    """The secrets that a text refers to."""
-    return _REFERENCE.findall(text)
+_REFERENCE = re.compile(r"\$\{secrets\.(\w+)\}", re.ASCII)
 
 
 def resolve(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
@@ -39,7 +34,7 @@ def resolve(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, 
             hint=f"`export {name}=…` in the shell that runs doit",
         )
         for key, text in values.items()
-        for name in names_in(text)
+        for name in secret_names(text)
         if not environ.get(name)
     ]
     raise_all(faults)

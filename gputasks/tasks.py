@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gputasks.errors import ConfigError
+from gputasks.errors import ConfigError, MachineError
 from gputasks.specs import Image, Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    from gputasks.layout import Layout
     from gputasks.specs import Artifact, ParamsStyle, Resources
 
 TaskDict = dict[str, Any]
@@ -77,17 +76,12 @@ def train(
         ConfigError: every fault of the call at once; to doit it is an InvalidDodoFile.
 
     """
-    keys = _given(locals(), "script")
-    keys.update(unknown)
+    keys = {**_given(locals(), "script"), **unknown}
+    if isinstance(script, Run):
+        return _task(_again(script, "gt.train", "train", extra, keys))
+    from gputasks.settings.runs import train_run
 
-    def make() -> Run:
-        if isinstance(script, Run):
-            return _again(script, "gt.train", "train", extra, keys)
-        from gputasks.settings.runs import train_run
-
-        return train_run(script, extra, keys)
-
-    return _task(make)
+    return _task(train_run(script, extra, keys))
 
 
 def command(
@@ -139,32 +133,26 @@ def command(
         ConfigError: every fault of the call at once; to doit it is an InvalidDodoFile.
 
     """
-    keys = _given(locals(), "argv")
-    keys.update(unknown)
+    keys = {**_given(locals(), "argv"), **unknown}
+    if isinstance(argv, Run):
+        return _task(_again(argv, "gt.command", "command", extra, keys))
+    from gputasks.settings.runs import command_run
 
-    def make() -> Run:
-        if isinstance(argv, Run):
-            return _again(argv, "gt.command", "command", extra, keys)
-        from gputasks.settings.runs import command_run
-
-        return command_run(argv, extra, keys)
-
-    return _task(make)
+    return _task(command_run(argv, extra, keys))
 
 
-def build(image: Image, *_extra: Any, **_unknown: Any) -> TaskDict:
-    """An image as a doit task.  Not there yet.
+def build(image: Image) -> TaskDict:
+    """An image as a doit task, which for now only says that images cannot be built yet.
 
     Raises:
-        ConfigError: always, saying what is missing.
-
+        ConfigError: `image` is no `gt.Image`.
     """
+    from gputasks.doit_plugin.action import MissingAction
 
-    def make() -> Run:
-        label = image.name if isinstance(image, Image) else repr(image)
-        raise ConfigError(f"`gt.build` is not supported yet: image `{label}` cannot be built")
-
-    return _task(make)
+    if not isinstance(image, Image):
+        raise ConfigError(f"`gt.build` takes a `gt.Image`, got `{image!r}`")
+    missing = MachineError(f"image `{image.name}` cannot be built: `gt.build` is not there yet")
+    return {"actions": [MissingAction(missing)], "doc": f"Build the image {image.name}."}
 
 
 def _given(values: dict[str, Any], first: str) -> dict[str, Any]:
@@ -189,24 +177,13 @@ def _again(run: Run, call: str, kind: str, extra: tuple[Any, ...], keys: dict[st
     return run.with_options(**keys)
 
 
-def _task(make: Any) -> TaskDict:
-    """Turn a run into what doit sees, and our faults into faults of dodo.py."""
-    from gputasks.doit_plugin.failures import dodo_error
-
-    try:
-        run: Run = make()
-    except ConfigError as error:
-        raise dodo_error(error) from None
-    from gputasks.layout import Layout
-
-    return task_dict(run, Layout())
-
-
-def task_dict(run: Run, layout: Layout) -> TaskDict:
+def _task(run: Run) -> TaskDict:
     """The doit task of a run: actions, file_dep, targets, uptodate, clean, meta."""
     from gputasks.doit_plugin.action import RunAction, clean_artifacts
     from gputasks.doit_plugin.verdicts import META, UpToDate
+    from gputasks.layout import Layout
 
+    layout = Layout()
     targets = [a.path for a in run.artifacts]
     meta: dict[str, Any] = {}
     verdict = UpToDate(run, layout, targets, meta)

@@ -13,9 +13,8 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-from gputasks.proc import run_text
-
 from gputasks.nodes import local_node
+from gputasks.proc import run_text
 
 TRAIN = """
 import os, sys, time, torch, torch.distributed as dist

@@ -1,14 +1,22 @@
-"""The guard: starts one job and sees to it that nothing of it lives on.  Standard library, >= 3.8.
+"""The guard: starts one job and sees to it that nothing of it lives on.
+
+Standard library, Linux, Python 3.8 or later: also to be sent to a machine without gputasks.
 
 Two processes stand between the driver and the job: *guardian* -> *supervisor* -> job.  Both are
 subreapers: whatever a worker double-forks or puts into a session of its own comes back to the
-nearest of them when its parent dies, so "kill all descendants until wait says ECHILD" is a proof
-that nothing is left.  Either survives the other.
+nearer of them when its parent dies, so killing all descendants until `wait` says ECHILD is a proof
+that nothing is left.  Either of them survives the other.
 
-stdin   one line of JSON (argv, env, cwd, output, grace_s, status, fds, driver), then single bytes:
-        `T` stop with grace, `K` kill; end of file means that the driver is gone.
-stdout  the status as one line of JSON, also written whole to the file `status`.
+stdin   one line of JSON (argv, env, cwd, output, grace_s, status, driver), then single bytes: `T`
+        stop with grace, `K` kill.  Its end means that the driver is gone.
+stdout  the status as one line of JSON, also written whole to the file `status`: returncode,
+        stopped, swept, error, duration_s.
+
+Lock files that the driver passes on stay open in both processes, so that a lock ends with the last
+worker; the job itself gets none of them.
 """
+
+from __future__ import annotations
 
 import ctypes
 import json
@@ -18,30 +26,39 @@ import signal
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Set, Tuple
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 LIBC = ctypes.CDLL(None, use_errno=True)
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TICK_S = 0.02
+LOOK_S = 0.25
 LOST_GRACE_S = 30.0
-"""A driver that died leaves at most this long for a checkpoint."""
+"""A driver that is gone leaves at most this long for a checkpoint."""
 
 
-def prctl(option, value):
+def prctl(option: int, value: int) -> None:
+    """Set one attribute of this process (Linux)."""
     LIBC.prctl(option, value, 0, 0, 0)
 
 
-def children(pid):
-    found = []
+def children(pid: int) -> List[int]:
+    """Children of all threads of a process."""
+    found: List[int] = []
     try:
         for task in os.listdir("/proc/%d/task" % pid):
             with open("/proc/%d/task/%s/children" % (pid, task)) as file:
                 found += [int(p) for p in file.read().split()]
     except (OSError, ValueError):
-        pass
+        pass  # it has just ended; its children are somebody else's now, and found there
     return found
 
 
-def descendants(pid):
+def descendants(pid: int) -> List[int]:
+    """Children, their children, and so on."""
     todo, seen = children(pid), []
     while todo:
         child = todo.pop()
@@ -50,224 +67,221 @@ def descendants(pid):
     return seen
 
 
-def send(pid, signum):
+def send(pid: int, signum: int) -> None:
+    """A signal to a process that may be gone."""
     try:
         os.kill(pid, signum)
     except OSError:
         pass
 
 
-def reap(known):
-    """Collect the dead; exit codes of `known` pids; None when no child is left."""
-    codes = {}
+def reap(wanted: Optional[int]) -> Tuple[Optional[int], bool]:
+    """Collect the dead: the exit code of one of them if it is among them; is no child left."""
+    code = None
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return codes, True
+            return code, True
         if pid == 0:
-            return codes, False
-        if pid in known:
-            codes[pid] = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            return code, False
+        if pid == wanted:
+            code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def sweep(known, spare=()):
-    """SIGKILL every descendant until none is left (those spared aside); codes and how many."""
-    me, killed, codes = os.getpid(), set(), {}
+def sweep(wanted: Optional[int] = None) -> Tuple[Optional[int], int]:
+    """SIGKILL every descendant until the kernel says that there is none; code of one, and count."""
+    me = os.getpid()
+    killed: Set[int] = set()
+    code = None
     while True:
-        left = [p for p in descendants(me) if p not in spare]
-        for pid in left:
+        for pid in descendants(me):
             killed.add(pid)
             send(pid, signal.SIGKILL)
-        new, none = reap(known)
-        codes.update(new)
-        if none or (spare and not left):
-            return codes, len(killed)
+        found, none_left = reap(wanted)
+        code = found if code is None else code
+        if none_left:
+            return code, len(killed)
         time.sleep(TICK_S / 2)
 
 
-def start_time(pid):
-    """Field 22 of /proc/PID/stat: tells a pid from its successor; None when it is gone."""
+def start_time(pid: int) -> Optional[str]:
+    """Field 22 of /proc/PID/stat, which tells a pid from its successor; None when it is gone."""
     try:
-        with open("/proc/%d/stat" % pid) as file:
+        with open("/proc/%d/stat" % pid, errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
     except OSError:
         return None
     return None if fields[0] in "ZX" else fields[19]
 
 
-def spawn(spec, parent):
-    """Fork and exec the job; its pid, and the text of an error that kept it from starting."""
+def spawn(spec: Dict[str, Any]) -> Tuple[int, str]:
+    """Fork and exec the job: its pid, and why it could not be started."""
+    parent = os.getpid()
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        code = 126
         try:
-            os.setsid()
-            prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:
-                os._exit(125)
-            for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-                signal.signal(signum, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
-            try:
-                with open("/proc/self/oom_score_adj", "w") as file:
-                    file.write("500")  # the kernel's choice under memory pressure: the job first
-            except OSError:
-                pass
-            null = os.open(os.devnull, os.O_RDONLY)
-            out = os.open(spec["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-            os.dup2(null, 0)
-            os.dup2(out, 1)
-            os.dup2(out, 2)
-            # The writer is close-on-exec and stays until then; lock files must not get to the job.
-            os.closerange(3, writer)
-            os.closerange(writer + 1, 4096)
-            os.chdir(spec["cwd"])
-            env = {k: v for k, v in spec["env"].items()}
-            code = 127
-            os.execvpe(spec["argv"][0], spec["argv"], env)
-        except BaseException as error:
-            strerror = getattr(error, "strerror", None) or str(error)
-            name = getattr(error, "filename", None) or spec["argv"][0]
-            if getattr(error, "errno", None) == 13:
-                code = 126
-            os.write(writer, ("%s: `%s`" % (strerror, name)).encode("utf-8", "replace")[:4000])
-        os._exit(code)
+            become(spec, parent, writer)
+        except BaseException as error:  # noqa: BLE001  a forked child must not return
+            missing = isinstance(error, FileNotFoundError)
+            what = getattr(error, "filename", None) or spec["argv"][0]
+            text = "%s: `%s`" % (getattr(error, "strerror", None) or error, what)
+            os.write(writer, text.encode("utf-8", "replace")[:4000])
+            os._exit(127 if missing else 126)
     os.close(writer)
-    text = b""
+    said = b""
     while True:
         part = os.read(reader, 4096)
         if not part:
             break
-        text += part
+        said += part
     os.close(reader)
-    return pid, text.decode("utf-8", "replace")
+    return pid, said.decode("utf-8", "replace")
+
+
+def become(spec: Dict[str, Any], parent: int, writer: int) -> None:
+    """In the child: turn into the job."""
+    os.setsid()
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        os._exit(125)
+    for signum in (*STOPPING, signal.SIGPIPE):
+        signal.signal(signum, signal.SIG_DFL)
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")  # under memory pressure the job goes before its guard
+    except OSError:
+        pass
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(spec["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for source, target in ((null, 0), (out, 1), (out, 2)):
+        os.dup2(source, target)
+    # The writer closes itself at exec, which tells the parent that all went well.
+    os.closerange(3, writer)
+    os.closerange(writer + 1, 4096)
+    os.chdir(spec["cwd"])
+    os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606  no shell, on purpose
 
 
 class Supervisor:
     """Owns the job."""
 
-    def __init__(self, spec, control, guardian):
+    def __init__(self, spec: Dict[str, Any], orders: bytes, guardian: int) -> None:
         self.spec = spec
-        self.control = control
+        self.orders = orders
         self.guardian = guardian
+        self.control: Optional[int] = 0
+        self.pid = 0
         self.stopped = ""
-        self.kill_at = None
-        self.asked = None
+        self.kill_at: Optional[float] = None
+        self.grace = float(spec["grace_s"])
+        self.lost_grace = min(self.grace, LOST_GRACE_S)
 
-    def on_signal(self, _signum, _frame):
-        if self.asked is None:
-            self.asked = "guard signalled"
-
-    def stop(self, why, grace):
-        now = time.monotonic()
-        if not self.stopped:
-            self.stopped = why
-            self.kill_at = now + grace
-            send(self.pid, signal.SIGTERM)
-        else:
-            self.kill_at = min(self.kill_at, now + grace)
-
-    def run(self):
+    def run(self) -> Dict[str, Any]:
+        """Start the job, wait for its end or bring it about, sweep; the status."""
         began = time.monotonic()
-        grace = float(self.spec["grace_s"])
-        lost = min(grace, LOST_GRACE_S)
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(signum, self.on_signal)
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        self.pid, error = spawn(self.spec, os.getpid())
-        code = None
-        looked = 0.0
-        while code is None:
-            codes, _ = reap({self.pid})
-            code = codes.get(self.pid)
+        signalled: List[int] = []
+        for signum in STOPPING:
+            signal.signal(signum, lambda number, _frame: signalled.append(number))
+        self.pid, error = spawn(self.spec)
+        code, looked = None, 0.0
+        while code is None and (self.kill_at is None or time.monotonic() < self.kill_at):
+            code, _ = reap(self.pid)
             if code is not None:
                 break
-            self.listen(grace, lost)
-            if self.asked:
-                self.stop(self.asked, grace)
-            if time.monotonic() - looked > 0.25:
+            self.listen()
+            if signalled:
+                self.stop("guard signalled", self.grace)
+            if time.monotonic() - looked > LOOK_S:
                 looked = time.monotonic()
-                if os.getppid() != self.guardian:
-                    self.stop("guard died", lost)
-                if self.driver_gone():
-                    self.stop("driver lost", lost)
-            if self.kill_at is not None and time.monotonic() >= self.kill_at:
-                if self.kill_at == 0:
-                    self.stopped = "killed"
-                break
-        codes, swept = sweep({self.pid})
+                self.look_around()
+        found, swept = sweep(self.pid)
         if code is None:
-            code = codes.get(self.pid, -9)
-        return {
-            "returncode": code,
-            "stopped": self.stopped,
-            "swept": swept,
-            "error": error,
-            "duration_s": round(time.monotonic() - began, 3),
-        }
+            code = -signal.SIGKILL if found is None else found
+        return status(code, self.stopped, swept, error, time.monotonic() - began)
 
-    def listen(self, grace, lost):
-        watch = [self.control] if self.control is not None else []
-        if not select.select(watch, [], [], TICK_S)[0]:
-            return
-        data = os.read(self.control, 64)
+    def stop(self, why: str, grace: float) -> None:
+        """SIGTERM at the first call; a later call can only bring the end nearer."""
+        end = time.monotonic() + grace
+        if not self.stopped:
+            self.stopped, self.kill_at = why, end
+            send(self.pid, signal.SIGTERM)
+        elif self.kill_at is None or end < self.kill_at:
+            self.kill_at = end
+
+    def listen(self) -> None:
+        """Take orders, or notice that nobody can give any."""
+        data, self.orders = self.orders, b""
         if not data:
-            self.control = None
-            self.stop("driver lost", lost)
-        if b"T" in data:
-            self.stop("terminated", grace)
+            watched = [] if self.control is None else [self.control]
+            if not select.select(watched, [], [], TICK_S)[0] or self.control is None:
+                return
+            data = os.read(self.control, 64)
+            if not data:
+                self.control = None
+                self.stop("driver lost", self.lost_grace)
         if b"K" in data:
-            self.stop("killed", 0)
-            self.kill_at = 0
+            self.stop("killed", 0.0)
+        elif b"T" in data:
+            self.stop("terminated", self.grace)
 
-    def driver_gone(self):
-        """The pipe alone does not tell: processes that the driver forked hold it open as well."""
+    def look_around(self) -> None:
+        """Notice the deaths that no pipe tells: processes the driver forked hold it open too."""
+        if os.getppid() != self.guardian:
+            self.stop("guard died", self.lost_grace)
         pid, started = self.spec["driver"]
-        return start_time(pid) != started
+        if start_time(pid) != started:
+            self.stop("driver lost", self.lost_grace)
 
 
-def tell(status, path):
-    """Write the status; whatever goes wrong here leaves nothing alive, all is swept already."""
-    line = json.dumps(status).encode() + b"\n"
+def status(code: int, stopped: str, swept: int, error: str, duration: float) -> Dict[str, Any]:
+    """The guard's last word."""
+    return {
+        "returncode": code,
+        "stopped": stopped,
+        "swept": swept,
+        "error": error,
+        "duration_s": round(duration, 3),
+    }
+
+
+def tell(said: Dict[str, Any], path: str) -> None:
+    """Say it on stdout and in the file; all is swept by now, so nothing depends on success."""
+    line = json.dumps(said).encode() + b"\n"
     try:
         os.write(1, line)
     except OSError:
         pass
-    if not path:
-        return
     try:
-        fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-        try:
-            os.write(fd, line)
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(path + ".tmp", path)
+        if path:
+            fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            try:
+                os.write(fd, line)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.rename(path + ".tmp", path)
     except OSError:
         pass
 
 
-def read_line(fd):
+def read_order() -> Tuple[Dict[str, Any], bytes]:
+    """The line of JSON, and the orders that came with it."""
     data = b""
-    while not data.endswith(b"\n"):
-        part = os.read(fd, 1 if len(data) > 1 << 24 else 65536)
+    while b"\n" not in data:
+        part = os.read(0, 65536)
         if not part:
-            return None, b""
+            sys.exit(0)  # the driver died before it could say what to start
         data += part
-        if b"\n" in part:
-            break
     line, _, rest = data.partition(b"\n")
-    return line, rest
+    return json.loads(line.decode("utf-8", "surrogatepass")), rest
 
 
-def main():
-    line, rest = read_line(0)
-    if line is None:
-        return 0
-    spec = json.loads(line.decode("utf-8", "surrogatepass"))
+def main() -> None:
+    """Be the guardian."""
+    spec, rest = read_order()
     os.setsid()
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
@@ -276,53 +290,18 @@ def main():
     if supervisor == 0:
         try:
             prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-            boss = Supervisor(spec, 0, guardian)
-            if rest:
-                boss.asked = "terminated" if b"T" in rest else "killed"
-            status = boss.run()
-            if boss.stopped == "guard signalled" and os.getppid() != guardian:
-                status["stopped"] = "guard died"
-            tell(status, spec["status"])
-            os._exit(0)
-        except BaseException as error:
-            sweep(())
-            tell(
-                {
-                    "returncode": -9,
-                    "stopped": "guard died",
-                    "swept": 0,
-                    "duration_s": 0,
-                    "error": repr(error),
-                },
-                spec["status"],
-            )
-            os._exit(1)
-    # The driver must see the end of the pipe when the supervisor ends, so only that one listens.
-    signalled = []
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(signum, lambda *_: (signalled.append(1), send(supervisor, signal.SIGTERM)))
-    while True:
-        try:
-            pid, status = os.waitpid(supervisor, 0)
-            break
-        except InterruptedError:
-            continue
-    if status:
-        _, swept = sweep(())
-        tell(
-            {
-                "returncode": -9,
-                "stopped": "guard died",
-                "swept": swept,
-                "duration_s": 0,
-                "error": "",
-            },
-            spec["status"],
-        )
-    else:
-        sweep(())
-    return 0
+            tell(Supervisor(spec, rest, guardian).run(), spec["status"])
+        except BaseException as error:  # noqa: BLE001  a forked child must not return
+            _, swept = sweep()
+            tell(status(-signal.SIGKILL, "guard died", swept, repr(error), 0.0), spec["status"])
+        os._exit(0)
+    for signum in STOPPING:
+        signal.signal(signum, lambda _number, _frame: send(supervisor, signal.SIGTERM))
+    _, ended = os.waitpid(supervisor, 0)
+    _, swept = sweep()
+    if ended:
+        tell(status(-signal.SIGKILL, "guard died", swept, "", 0.0), spec["status"])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

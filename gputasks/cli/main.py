@@ -8,8 +8,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from gputasks import __version__
 from gputasks.errors import GputasksError
+from gputasks.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

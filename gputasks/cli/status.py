@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from gputasks.cli.place import project
 from gputasks.errors import ConfigError, did_you_mean
-from gputasks.layout import Layout
 from gputasks.leases.flock import clear_owner, open_lock, try_lock
 from gputasks.receipts import history
 from gputasks.units import format_duration
+
+if TYPE_CHECKING:
+    from gputasks.layout import Layout
 
 
 def known_tasks(layout: Layout) -> list[str]:

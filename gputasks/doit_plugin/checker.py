@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from doit.exceptions import InvalidTask
 
+import gputasks.doit_plugin.failures  # noqa: F401  makes our ConfigError one of doit's
 from gputasks.errors import ConfigError, GputasksError, MachineError
 from gputasks.fingerprint import Digests
 from gputasks.layout import Layout
@@ -92,9 +93,7 @@ def _digest(path: str) -> str:
         raise
     except OSError as error:
         raise InputError(f"input `{path}` cannot be read: {error.strerror}") from error
-    except ConfigError as error:
-        from gputasks.doit_plugin.failures import dodo_error
-
-        raise dodo_error(error) from error
+    except ConfigError:
+        raise
     except GputasksError as error:
         raise InputError(error.message, facts=error.facts, hint=error.hint) from error

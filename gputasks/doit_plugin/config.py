@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gputasks.doit_plugin.checker import ContentChecker
-from gputasks.doit_plugin.failures import dodo_error
 from gputasks.doit_plugin.reporter import Reporter
 from gputasks.errors import ConfigError, did_you_mean, raise_all
 from gputasks.layout import Layout
@@ -52,10 +51,7 @@ def doit_config(*extra: Any, **options: Any) -> dict[str, Any]:
         not isinstance(tasks, (list, tuple)) or not all(isinstance(t, str) for t in tasks)
     ):
         faults.append(ConfigError("option `default_tasks` must be a list of task names"))
-    try:
-        raise_all(faults)
-    except ConfigError as error:
-        raise dodo_error(error) from None
+    raise_all(faults)
     return {
         **options,
         "reporter": Reporter,

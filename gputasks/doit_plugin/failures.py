@@ -22,11 +22,8 @@ class DodoErrors(ManyErrors, InvalidDodoFile):  # type: ignore[misc]
     """Several of them."""
 
 
-def dodo_error(error: ConfigError) -> DodoError | DodoErrors:
-    """The same fault, so that doit knows it."""
-    if isinstance(error, ManyErrors):
-        return DodoErrors(error.faults)
-    return DodoError(error.message, place=error.place, facts=error.facts, hint=error.hint)
+ConfigError.in_doit = DodoError
+ManyErrors.in_doit = DodoErrors
 
 
 def base_fail(error: GputasksError) -> BaseFail:

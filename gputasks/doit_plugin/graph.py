@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gputasks.doit_plugin.failures import dodo_error
 from gputasks.errors import ConfigError, MachineError, raise_all
 from gputasks.receipts import receipt as receipts
 
@@ -26,16 +25,13 @@ def check(tasks: Mapping[str, Task]) -> None:
     """Refuse a graph in which an input lies inside another task's artifact, or is spelt otherwise.
 
     Raises:
-        doit's InvalidDodoFile: naming the producer and the right way, all faults at once.
+        ConfigError: naming the producer and the right way, all faults at once.
 
     """
     if id(tasks) in _checked:
         return
     _checked.add(id(tasks))
-    try:
-        raise_all(list(_faults(tasks)))
-    except ConfigError as error:
-        raise dodo_error(error) from None
+    raise_all(list(_faults(tasks)))
 
 
 def _faults(tasks: Mapping[str, Task]) -> Iterator[ConfigError]:
@@ -65,7 +61,7 @@ def _faults(tasks: Mapping[str, Task]) -> Iterator[ConfigError]:
                 yield ConfigError(
                     f"`{task.name}` depends on `{dep}`, inside the artifact `{parent}` of"
                     f" `{ours[parent]}`, which doit cannot see",
-                    hint=f'depend on the artifact, `file_dep=["{parent}"]`, and use `{dep}` as it is',
+                    hint=f'depend on all of it, `file_dep=["{parent}"]`, and use `{dep}` as it is',
                 )
 
 

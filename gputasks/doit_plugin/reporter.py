@@ -25,7 +25,7 @@ class Reporter(report.Reporter):
         """All tasks are known, none has started.
 
         Raises:
-            doit's InvalidDodoFile: the graph has an edge that doit cannot see.
+            ConfigError: the graph has an edge that doit cannot see.
 
         """
         graph.check(tasks)

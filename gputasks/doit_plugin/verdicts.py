@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from doit.dependency import UptodateCalculator
 
 from gputasks.doit_plugin import graph
-from gputasks.doit_plugin.failures import dodo_error
 from gputasks.errors import ConfigError, GputasksError, render
 from gputasks.fingerprint import Digests
 from gputasks.receipts import evaluate
@@ -66,7 +65,7 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
         """True when up to date.
 
         Raises:
-            doit's InvalidDodoFile: the graph has an edge that doit cannot see.
+            ConfigError: the graph has an edge that doit cannot see, or the script does not parse.
 
         """
         if self.tasks_dict is not None:
@@ -75,8 +74,8 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
         meta.clear()
         try:
             verdict = self.look(values.get(RECORD))
-        except ConfigError as error:
-            raise dodo_error(error) from None
+        except ConfigError:
+            raise
         except GputasksError as error:
             meta["refused"] = render(error)
             return False

@@ -126,11 +126,11 @@ class _End:
         return PEER if aborted and told else DIED
 
     @property
-    def order(self) -> tuple[int, float, int]:
-        """Sorts the culprit to the front."""
-        if self.error is not None and self.kind in (OWN, PEER):
-            return (self.kind, float(self.error.get("time") or "inf"), self.rank)
-        return (self.kind, self.row.order if self.row else float("inf"), self.rank)
+    def order(self) -> tuple[int, float, float, int]:
+        """Sorts the culprit to the front: by kind, time as far as the rank told one, order seen."""
+        told = self.error is not None and self.kind in (OWN, PEER) and self.error.get("time")
+        seen = self.row.order if self.row else float("inf")
+        return (self.kind, float(told) if told else float("inf"), seen, self.rank)
 
     def failure(self, node: str, oom_kills: int | None, *, secondary: bool) -> Failure:
         """As told to people and programs."""

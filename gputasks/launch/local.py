@@ -121,10 +121,12 @@ def _argv(run: Run, attempt: Attempt, root: str, python: str) -> list[str]:
     if run.kind == "train":
         script = os.path.join(root, run.script) if run.cwd else run.script
         flags = param_argv(run.params, run.params_style)
-        return [python, "-m", "torch.distributed.run", SHIM, script, *flags, *args]
+        # Leading words go first: a sub-command (`fit`) must, and after a flag that takes several
+        # values they would be taken for some of those.
+        first = next((i for i, a in enumerate(args) if a.startswith("-")), len(args))
+        command = [*args[:first], *flags, *args[first:]]
+        return [python, "-m", "torch.distributed.run", SHIM, script, *command]
     if run.shell:
         return ["bash", "-o", "pipefail", "-c", *run.argv]
-    words = resolve_resume(run.argv, attempt.resume)
-    if words[0] in BARE_PYTHON:
-        words[0] = python
-    return [*words, *args]
+    program, *rest = resolve_resume(run.argv, attempt.resume)
+    return [python if program in BARE_PYTHON else program, *rest, *args]

@@ -59,9 +59,9 @@ def parse_query(text: str) -> tuple[tuple[Gpu, ...], bool]:
         uuid = next((f for f in fields if f.startswith("GPU-")), "")
         if not uuid:
             continue
-        index = int(fields[0]) if fields[0].isdigit() else len(gpus)
+        index = int(fields[0]) if fields[0].isdecimal() else len(gpus)
         rest = fields[fields.index(uuid) + 1 :]
-        numbers = [int(f) for f in rest[1:] if f.isdigit()]
+        numbers = [int(f) for f in rest[1:] if f.isdecimal()]
         gpus.append(
             Gpu(
                 index=index,
@@ -101,7 +101,7 @@ def with_processes(gpus: tuple[Gpu, ...], text: str) -> tuple[Gpu, ...]:
     pids: dict[str, list[int]] = {}
     for line in text.splitlines():
         fields = [f.strip() for f in line.split(",")]
-        if len(fields) == 2 and fields[0].startswith(("GPU-", "MIG-")) and fields[1].isdigit():
+        if len(fields) == 2 and fields[0].startswith(("GPU-", "MIG-")) and fields[1].isdecimal():
             pids.setdefault(fields[0], []).append(int(fields[1]))
     return tuple(replace(g, pids=tuple(pids.get(g.uuid, ()))) for g in gpus)
 

@@ -31,7 +31,7 @@ def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> tuple[Gpu, ...]:
 
 
 def _match(entry: str, gpus: Sequence[Gpu]) -> Gpu | None:
-    if entry.isdigit():
+    if entry.isdecimal():
         return next((g for g in gpus if g.index == int(entry) and g.uuid.startswith("GPU-")), None)
     if entry.startswith("GPU-"):
         found = [g for g in gpus if g.uuid.startswith(entry)]

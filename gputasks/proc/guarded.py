@@ -18,7 +18,9 @@ from gputasks.proc.sweep import MARK, sweep_mark
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-GUARD = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent", "guard.py")
+GUARD = os.path.join(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agent", "guard.py"
+)
 
 _live: dict[int, Guarded] = {}
 _owner = 0
@@ -110,8 +112,8 @@ class Guarded:
         _register(guard)
         line = json.dumps(order).encode("utf-8", "surrogatepass") + b"\n"
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(line)
-            process.stdin.flush()
+            guard._process.stdin.write(line)
+            guard._process.stdin.flush()
         return guard
 
     @property

@@ -104,7 +104,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[Interrupts]:
-        """Inside, a signal is noted and raises nothing; elsewhere than in the main thread nothing changes."""
+        """Inside, a signal is noted and raises nothing; only the main thread has to care."""
         main = threading.current_thread() is threading.main_thread()
         self._deferring += main
         try:

@@ -36,7 +36,6 @@ def run_text(
     """
     import subprocess
 
-    data = None if input is None else input.encode()
     try:
         done = subprocess.run(
             list(argv),
@@ -45,7 +44,8 @@ def run_text(
             timeout=timeout_s,
             capture_output=True,
             check=False,
-            **({"stdin": subprocess.DEVNULL} if data is None else {"input": data}),  # type: ignore[arg-type]
+            # Nothing to say is an empty pipe: never the terminal.
+            input=b"" if input is None else input.encode(),
         )
     except FileNotFoundError as error:
         return Completed(127, "", f"{error.strerror}: {error.filename}")
@@ -54,5 +54,7 @@ def run_text(
     except OSError as error:
         return Completed(126, "", f"{error.strerror}: {error.filename}")
     return Completed(
-        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+        done.returncode,
+        done.stdout.decode("utf-8", "replace"),
+        done.stderr.decode("utf-8", "replace"),
     )

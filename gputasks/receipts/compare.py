@@ -44,9 +44,8 @@ def compare(old: Inputs, new: Inputs, layout: Layout) -> list[Cause]:
         if old[key] != new[key]:
             text = f"command changed: {_words(old[key], new[key])}"
             causes.append(cause(key, key, text, old[key], new[key]))
-    for key in ("shell", "cwd"):
-        if old[key] != new[key]:
-            causes.append(_value(key, key, old[key], new[key]))
+    changed = [key for key in ("shell", "cwd") if old[key] != new[key]]
+    causes += [_value(key, key, old[key], new[key]) for key in changed]
     causes += _paths("code", old["code"], new["code"], layout)
     causes += _paths("file", old["files"], new["files"], layout)
     causes += _mapping("env", "env ", old["env"], new["env"])

@@ -34,7 +34,6 @@ def load(layout: Layout, task: str, run_id: str) -> Record | None:
 def new_run_id(layout: Layout, task: str) -> str:
     """Four letters and digits that this task has not used."""
     while True:
-        # Not `random`, which a forked worker inherits with its state; nor `secrets`, slow to import.
         run_id = "".join(ALPHABET[b % len(ALPHABET)] for b in os.urandom(4))
         if not os.path.lexists(layout.run(task, run_id)):
             return run_id

@@ -160,7 +160,10 @@ class LiveFace(Face):
             from rich.live import Live
 
             self._live = Live(
-                console=Console(stderr=True), auto_refresh=False, transient=True, redirect_stdout=True
+                console=Console(stderr=True),
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=True,
             )
             self._live.start()
         self._live.update(self._block(views), refresh=True)

@@ -1,8 +1,8 @@
 """The reporter for doit: chooses the face, follows the events of running tasks.
 
 doit calls it in the main process; under `-n` also from worker threads, and workers that it forked
-hold a copy that must stay silent.  A running action tells what it does through the event file of its
-run, in every mode alike.
+hold a copy that must stay silent.  A running action tells what it does through the event file of
+its run, in every mode alike.
 """
 
 from __future__ import annotations
@@ -149,7 +149,9 @@ class Reporter:
             ours = bool(_meta(task))
             output = "" if ours or failure is None else _captured(task)
             if failure is not None and not ours:
-                failure = f"error: `{task.name}` failed: {kind}\n{failure}".replace("error: error:", "error:")
+                failure = f"error: `{task.name}` failed: {kind}\n{failure}".replace(
+                    "error: error:", "error:"
+                )
             self.face.ended(view, failure, output, time.time())
 
     def _stop(self) -> None:

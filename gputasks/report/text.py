@@ -82,7 +82,9 @@ def facts_text(event: Event) -> str | None:
     """`batch 32 per worker, 64 in all; precision 32-true`."""
     parts = []
     if event.get("batch_size"):
-        parts.append(f"batch {event['batch_size']} per worker, {event.get('global_batch_size')} in all")
+        parts.append(
+            f"batch {event['batch_size']} per worker, {event.get('global_batch_size')} in all"
+        )
     if event.get("precision"):
         parts.append(f"precision {event['precision']}")
     return "; ".join(parts) or None

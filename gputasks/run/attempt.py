@@ -191,7 +191,7 @@ class _Follow:
         self.ended_by_us = [r for r, pid in self._pids.items() if pid in killed]
 
     def terminated(self) -> list[int]:
-        """Ranks whose shim saw a SIGTERM, whatever the script made of it: Lightning exits with 0."""
+        """Ranks whose shim saw a SIGTERM, whatever became of it: Lightning exits with 0."""
         return [
             r
             for r in self._followers

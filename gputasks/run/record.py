@@ -10,10 +10,10 @@ import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from gputasks import __version__
 from gputasks.layout import write_json
 from gputasks.leases.flock import boot_id
 from gputasks.receipts import history
+from gputasks.version import __version__
 
 if TYPE_CHECKING:
     from gputasks.layout import Layout

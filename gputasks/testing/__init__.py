@@ -1,7 +1,8 @@
 """Public fakes, to test a dodo.py, or gputasks itself, without torch and without GPUs.
 
 `fake_torch` honours the contract of `python -m torch.distributed.run` as far as a script without
-collectives can see it: `PET_*` options, one worker per rank in a session of its own, a rank's variables, SIGTERM passed on, exit code 1 and a table of failures.  `fake_nvidia_smi` answers the
+collectives can see it: `PET_*` options, one worker per rank in a session of its own, a rank's
+variables, SIGTERM passed on, exit code 1 and a table of failures.  `fake_nvidia_smi` answers the
 questions that gputasks asks the driver.
 """
 
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import textwrap
 from typing import TYPE_CHECKING
 
@@ -71,4 +71,4 @@ def fake_nvidia_smi(
     path = os.path.join(folder, "nvidia-smi")
     with open(path, "w", encoding="utf-8") as file:
         file.write(script)
-    os.chmod(path, os.stat(path).st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    os.chmod(path, 0o755)  # noqa: S103  a program

@@ -54,8 +54,8 @@ class Attempt:
         ]
         rank, code = ends[root]
         lines += [
-            f"E1201 00:22:40.143000 4826 torch/distributed/elastic/multiprocessing/api.py:1002]"
-            f" failed (exitcode: {code}) local_rank: {rank} (pid: {4830 + rank}) of binary: python",
+            (f"E1201 00:22:40.143000 4826 torch/distributed/elastic/multiprocessing/api.py:1002]"
+            f" failed (exitcode: {code}) local_rank: {rank} (pid: {4830 + rank}) of binary: python"),
             "Traceback (most recent call last):",
             '  File "torch/distributed/launcher/api.py", line 383, in launch_agent',
             "    raise ChildFailedError(",
@@ -229,15 +229,19 @@ def test_launcher_killed_and_no_rank_failed(attempt):
     ("output", "cause", "advice"),
     [
         (
-            "/venv/bin/python: Error while finding module specification for 'torch.distributed.run'"
-            " (ModuleNotFoundError: No module named 'torch')\n",
+            (
+                "/venv/bin/python: Error while finding module specification for 'torch.distributed.run'"
+                " (ModuleNotFoundError: No module named 'torch')\n"
+            ),
             "No module named 'torch'",
             "pip install torch",
         ),
         (
-            "[W socket.cpp:200] bind to [::]:29500 failed (errno: 98 - Address already in use).\n"
-            "Traceback (most recent call last):\n"
-            "torch.distributed.DistNetworkError: The server socket has failed: EADDRINUSE\n",
+            (
+                "[W socket.cpp:200] bind to [::]:29500 failed (errno: 98 - Address already in use).\n"
+                "Traceback (most recent call last):\n"
+                "torch.distributed.DistNetworkError: The server socket has failed: EADDRINUSE\n"
+            ),
             "EADDRINUSE",
             "start the task again",
         ),
@@ -290,17 +294,17 @@ def test_cuda_out_of_memory_only_in_the_log(attempt):
     [
         ("ModuleNotFoundError", "No module named 'timm.models'",
          "ModuleNotFoundError: No module named 'timm.models'", "`pip install timm`"),
-        ("RuntimeError", "DataLoader worker (pid 7) is killed by signal: Bus error. It is possible"
-         " that dataloader's workers are out of shared memory.", "RuntimeError: DataLoader worker",
+        ("RuntimeError", ("DataLoader worker (pid 7) is killed by signal: Bus error. It is possible"
+         " that dataloader's workers are out of shared memory."), "RuntimeError: DataLoader worker",
          "/dev/shm"),
         ("RuntimeError", "DataLoader worker (pid(s) 7) exited unexpectedly",
          "RuntimeError: DataLoader worker", "num_workers=0"),
-        ("ValueError", "Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most"
-         " recent call last):\n  File \"d.py\", line 1\nValueError: bad row\n", "ValueError: bad row",
+        ("ValueError", ("Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most"
+         ' recent call last):\n  File "d.py", line 1\nValueError: bad row\n'), "ValueError: bad row",
          ""),
         ("OSError", "[Errno 28] No space left on device", "OSError: [Errno 28]", "df -h"),
-        ("gputasks_worker.world.TrainedAloneError", "2 ranks were started but each trained alone:"
-         " world size 1\nhint: x", "2 ranks were started but each trained alone: world size 1", ""),
+        ("gputasks_worker.world.TrainedAloneError", ("2 ranks were started but each trained alone:"
+         " world size 1\nhint: x"), "2 ranks were started but each trained alone: world size 1", ""),
         ("SystemExit", "no data", "no data", ""),
         ("KeyboardInterrupt", "", "KeyboardInterrupt", ""),
     ],
@@ -450,8 +454,8 @@ LOADING = stack(
         ({0: WAITING, 1: SLEEPING},
          "rank 1 is in load (/gone/train.py:9); 1 other waits in all_reduce (/gone/train.py:22)"),
         ({0: WAITING, 1: WAITING, 2: WAITING, 3: LOADING},
-         "rank 3 is in _try_get_data (/gone/train.py:12);"
-         " 3 others wait in all_reduce (/gone/train.py:22)"),
+         ("rank 3 is in _try_get_data (/gone/train.py:12);"
+         " 3 others wait in all_reduce (/gone/train.py:22)")),
         ({0: WAITING, 1: WAITING}, "all 2 ranks wait in all_reduce (/gone/train.py:22)"),
         ({0: SLEEPING}, "rank 0 is in load (/gone/train.py:9)"),
         ({0: WAITING, 1: ""}, "rank 0 waits in all_reduce (/gone/train.py:22); rank 1 gave no stack"),
