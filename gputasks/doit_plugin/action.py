@@ -9,7 +9,7 @@ from doit.action import BaseAction
 from doit.exceptions import TaskError
 
 from gputasks.doit_plugin.failures import base_fail
-from gputasks.doit_plugin.verdicts import META, RECORD
+from gputasks.doit_plugin.verdicts import META, RECORD, reasons_of
 from gputasks.errors import GputasksError
 from gputasks.fingerprint import Digests
 
@@ -55,7 +55,7 @@ class RunAction(BaseAction):  # type: ignore[misc]
             layout=self.layout,
             digests=digests,
             inputs=found["inputs"],
-            reasons=found["reasons"] or [self._unasked()],
+            reasons=reasons_of(self.task),
             run_id=found["run"],
             forced=bool(found.get("up_to_date")),
         )
@@ -68,11 +68,6 @@ class RunAction(BaseAction):  # type: ignore[misc]
         self.values = {RECORD: done.run_id}
         self.result = {k: v["digest"] for k, v in done.outputs.items()}
         return None
-
-    def _unasked(self) -> str:
-        """Our verdict was "up to date": `doit -a`, or doit knows a reason of its own."""
-        changed = sorted(self.task.dep_changed or ()) if self.task else []
-        return f"{', '.join(changed[:3])} changed since doit recorded it" if changed else "forced"
 
     def __str__(self) -> str:
         """For `doit list --verbose` and error messages."""

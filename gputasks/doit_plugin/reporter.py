@@ -10,6 +10,7 @@ from gputasks import report
 from gputasks.doit_plugin import graph
 from gputasks.doit_plugin.backend import DurableDB
 from gputasks.doit_plugin.checker import ContentChecker
+from gputasks.doit_plugin.verdicts import META, reasons_of
 from gputasks.fingerprint import Digests
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Reporter(report.Reporter):
         backend: Any = getattr(Globals.dep_manager, "backend", None)
         if isinstance(backend, DurableDB):
             backend.check_writable()
+        if task.meta and task.meta.get(META):
+            task.meta[META]["reasons"] = reasons_of(task)
         super().execute_task(task)
 
     def add_success(self, task: Task) -> None:

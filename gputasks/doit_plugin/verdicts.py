@@ -28,6 +28,15 @@ RECORD = "gputasks_run"
 """Key of the run id in doit's own record of a task."""
 
 
+def reasons_of(task: Task) -> list[str]:
+    """Why a task runs, also when our verdict was "up to date": `doit -a`, or doit's own reasons."""
+    found: list[str] = task.meta[META].get("reasons") or []
+    if found:
+        return found
+    changed = sorted(task.dep_changed or ())
+    return [f"{', '.join(changed[:3])} changed since doit recorded it"] if changed else ["forced"]
+
+
 class UpToDate(UptodateCalculator):  # type: ignore[misc]
     """Compares the receipt of a task with the world each time doit asks."""
 

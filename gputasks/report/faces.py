@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gputasks.report.view import TaskView
 
 PROGRESS_S = 30.0
+COMPLETE = float("inf")
 
 
 class Face:
@@ -86,14 +87,14 @@ class PlainFace(Face):
             self.stream.line(f"{text.stamp(time.time())} {line}")
 
     def event(self, view: TaskView, event: Event) -> None:
-        """Progress is a line at most every 30 s, and at the end of each epoch's worth of it."""
+        """Progress is a line at most every 30 s, and one when it is complete."""
         super().event(view, event)
         if event["kind"] != "progress":
             return
-        now = time.monotonic()
-        last = self._said.setdefault(view.name, now if view.fraction() != 1.0 else 0.0)
-        if now - last >= self._every or view.fraction() == 1.0:
-            self._said[view.name] = now
+        now, complete = time.monotonic(), view.fraction() == 1.0
+        last = self._said.setdefault(view.name, now)
+        if now - last >= self._every or (complete and last != COMPLETE):
+            self._said[view.name] = COMPLETE if complete else now
             where = view.title(time.time()).removeprefix(f"{view.name}  ")
             self.say(f"{view.name}: {where}  {view.numbers()}".rstrip())
 

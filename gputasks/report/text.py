@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from gputasks.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from gputasks.events import Event
 
 REASONS = 3
+METRICS = 4
 
 
 def metric_text(name: str, value: Any) -> str:
@@ -40,12 +41,24 @@ def finished_text(name: str, event: Event) -> str:
     for artifact in event.get("artifacts") or []:
         size = format_bytes(artifact.get("bytes") or 0)
         parts.append(f"{one_line(str(artifact.get('path')))} ({size})")
-    checkpoint = event.get("checkpoint") or {}
-    if checkpoint.get("path"):
-        parts.append(f"best {one_line(str(checkpoint['path']))}")
-    metrics = event.get("metrics") or {}
-    parts += [metric_text(k, v) for k, v in list(metrics.items())[:4]]
+    if event.get("checkpoint"):
+        parts.append(f"best {one_line(str(event['checkpoint']))}")
+    parts += metric_texts(event.get("metrics") or {})
     return " · ".join(parts)
+
+
+def metric_texts(metrics: Mapping[str, Any]) -> list[str]:
+    """The most telling metrics first: of the test, of validation, others, learning rates."""
+
+    def weight(name: str) -> int:
+        lowered = name.lower()
+        for number, word in enumerate(("test", "val")):
+            if word in lowered:
+                return number
+        return 3 if lowered.startswith("lr") else 2
+
+    chosen = sorted(metrics, key=weight)[:METRICS]
+    return [metric_text(name, metrics[name]) for name in chosen]
 
 
 def event_text(event: Event) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from gputasks.report.text import metric_text
+from gputasks.report.text import metric_texts
 from gputasks.units import format_duration
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class TaskView:
             return "waits"
         epoch, epochs = self.progress.get("epoch"), self.progress.get("max_epochs")
         if epoch is not None:
-            return f"epoch {epoch + 1}/{epochs}" if epochs else f"epoch {epoch + 1}"
+            # Counted from 0; after the last one Lightning has counted on.
+            return f"epoch {min(epoch + 1, epochs)}/{epochs}" if epochs else f"epoch {epoch + 1}"
         if self.world_size > 1 and len(self.ranks) < self.world_size and self.phase == "train":
             return f"{len(self.ranks)}/{self.world_size} workers ready"
         return {"train": "trains", "run": "runs", "verify": "is verified"}.get(self.phase, "starts")
@@ -82,5 +83,5 @@ class TaskView:
             parts.append(f"{rate:.3g} it/s")
         if isinstance(eta, (int, float)) and eta > 0:
             parts.append(f"eta {format_duration(eta)}")
-        parts += [metric_text(k, v) for k, v in list(self.metrics.items())[:4]]
+        parts += metric_texts(self.metrics)
         return "  ".join(parts)

@@ -40,6 +40,7 @@ class AttemptResult:
         metrics: the last values of rank 0.
         error: why nothing could be started.
         ended_by_us: ranks that were killed because another had failed.
+        facts: what the framework told of the training: batch, precision, best checkpoint.
 
     """
 
@@ -51,6 +52,7 @@ class AttemptResult:
     metrics: dict[str, Any] = field(default_factory=dict)
     error: str = ""
     ended_by_us: list[int] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def run_attempt(
@@ -117,6 +119,7 @@ class _Follow:
         self.outcome: Outcome | None = None
         self.text = ""
         self.metrics: dict[str, Any] = {}
+        self.facts: dict[str, Any] = {}
         self.killing = False
         self.patience = 0.0
         self.ended_by_us: list[int] = []
@@ -155,6 +158,8 @@ class _Follow:
             if rank != 0:
                 return  # a sign of life, nothing to show
             self.metrics.update(event.get("metrics") or {})
+        if event["kind"] == "facts" and rank == 0:
+            self.facts.update({k: v for k, v in event.items() if k not in ("t", "kind", "rank")})
         fields = {k: v for k, v in event.items() if k not in ("t", "kind", "rank")}
         self.log.write(event["kind"], rank=rank, **fields)
 
@@ -274,4 +279,5 @@ def _result(ended: Ended, follow: _Follow, duration_s: float) -> AttemptResult:
         follow.metrics,
         ended.error,
         follow.ended_by_us,
+        follow.facts,
     )

@@ -324,9 +324,7 @@ class _Conductor:
             raise Interrupted(interrupts.requested)
         with interrupts.deferred():
             self.record.close(
-                "succeeded",
-                artifacts=digests,
-                metrics=self.result.metrics,
+                "succeeded", artifacts=digests, metrics=self.result.metrics, facts=self.result.facts
             )
             receipts.write(
                 job.layout,
@@ -348,6 +346,7 @@ class _Conductor:
                 exit_code=0,
                 duration_s=self.record.duration_s,
                 artifacts=messages.artifact_list(run),
+                checkpoint=messages.best_checkpoint(self.result.facts, self.root),
                 metrics=self.result.metrics,
             )
         return Done(job.run_id, digests, self.result.metrics)

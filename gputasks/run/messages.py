@@ -15,6 +15,8 @@ from gputasks.launch.failures import find_cause
 from gputasks.units import format_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gputasks.launch.failures import Failure
     from gputasks.launch.local import Attempt
     from gputasks.run.attempt import AttemptResult
@@ -171,6 +173,12 @@ def log_of(folder: str, run: Run, root: str) -> str:
     attempts = sorted(glob.glob(os.path.join(glob.escape(folder), "attempt-*")))
     name = "rank-0.log" if run.kind == "train" else "output.log"
     return os.path.relpath(os.path.join(attempts[-1] if attempts else folder, name), root)
+
+
+def best_checkpoint(facts: Mapping[str, Any], root: str) -> str | None:
+    """The best checkpoint that the framework told of, relative to the project."""
+    path = facts.get("best_model_path")
+    return os.path.relpath(path, root) if path and os.path.exists(path) else None
 
 
 def artifact_list(run: Run) -> list[dict[str, Any]]:
