@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gputasks.doit_plugin.config import doit_config
     from gputasks.errors import ConfigError, GputasksError, MachineError, RunFailedError
-    from gputasks.progress import progress
     from gputasks.settings.project import Project, load
     from gputasks.specs import Artifact, Image, Resources, Run
     from gputasks.tasks import build, command, train
     from gputasks.version import __version__
+    from gputasks.worker import progress
 
 __all__ = [
     "Artifact",
@@ -52,7 +52,7 @@ _HOME = {
     "command": "gputasks.tasks",
     "doit_config": "gputasks.doit_plugin.config",
     "load": "gputasks.settings.project",
-    "progress": "gputasks.progress",
+    "progress": "gputasks.worker",
     "train": "gputasks.tasks",
 }
 

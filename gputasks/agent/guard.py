@@ -193,6 +193,7 @@ class Supervisor:
                 break
             self.listen()
             if signalled:
+                self.look_around()  # the signal may be the kernel's word that the guardian died
                 self.stop("guard signalled", self.grace)
             if time.monotonic() - looked > LOOK_S:
                 looked = time.monotonic()

@@ -67,6 +67,10 @@ class Face:
     def close(self) -> None:
         """Leave the terminal as it was."""
 
+    def without_block(self) -> Face:
+        """The same without anything that moves."""
+        return self
+
     def done(self, *, failed: bool) -> None:
         """All is over."""
 
@@ -193,6 +197,10 @@ class LiveFace(Face):
         if len(views) > 6:
             rows.append(Text(f"and {len(views) - 6} more"))
         return Group(*rows)
+
+    def without_block(self) -> Face:
+        """Permanent lines only."""
+        return Face(self.stream)
 
     def close(self) -> None:
         """Take the block away, show the cursor."""

@@ -20,7 +20,7 @@ from gputasks.report.stream import Stream
 from gputasks.report.view import TaskView
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from doit.exceptions import BaseFail
     from doit.task import Task
@@ -52,16 +52,18 @@ class Reporter:
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
         self._failed = False
+        self._plain = False
 
     @property
     def _mine(self) -> bool:
         return self._owner == os.getpid()
 
-    def initialize(self, _tasks: Mapping[str, Task], _selected: list[str]) -> None:
+    def initialize(self, tasks: Mapping[str, Task], selected: list[str]) -> None:
         """Before the first task; no thread and no display yet: doit may be about to fork."""
         from gputasks.proc import interrupts
 
         interrupts.install()
+        self._plain = _any_plain(tasks, selected)
 
     def get_status(self, task: Task) -> None:
         """A task is about to be looked at."""
@@ -78,6 +80,9 @@ class Reporter:
             self._running[task.name] = (view, follower)
             self.face.started(view, meta.get("reasons") or [])
             if self._thread is None:
+                if self._plain and _forked():
+                    # Plain tasks in doit's worker processes print past any block, and through it.
+                    self.face = self.face.without_block()
                 atexit.register(self._stop)
                 self._thread = threading.Thread(target=self._follow, daemon=True)
                 self._thread.start()
@@ -167,6 +172,27 @@ class Reporter:
 
 def _meta(task: Task) -> dict[str, Any]:
     return ((task.meta or {}).get("gputasks")) or {}
+
+
+def _any_plain(tasks: Mapping[str, Task], selected: Iterable[str]) -> bool:
+    """Whether tasks that are not ours may run."""
+    todo, seen = list(selected), set()
+    while todo:
+        name = todo.pop()
+        if name in seen or name not in tasks:
+            continue
+        seen.add(name)
+        task = tasks[name]
+        if task.actions and not (task.meta or {}).keys() & {"gputasks"}:
+            return True
+        todo += [*task.task_dep, *task.setup_tasks]
+    return False
+
+
+def _forked() -> bool:
+    """True under `doit -n N -P process`."""
+    multiprocessing = sys.modules.get("multiprocessing")
+    return multiprocessing is not None and bool(multiprocessing.active_children())
 
 
 def _captured(task: Task) -> str:

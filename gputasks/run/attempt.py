@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gputasks.events import Follower
+from gputasks.launch.memory import count_oom_kills
 from gputasks.launch.stalls import StallWatch, collect_stacks, group_stacks
 from gputasks.layout import write_json
 from gputasks.proc import Guarded, Start, interrupts, kill_marked
@@ -41,6 +42,7 @@ class AttemptResult:
         error: why nothing could be started.
         ended_by_us: ranks that were killed because another had failed.
         facts: what the framework told of the training: batch, precision, best checkpoint.
+        oom_kills: how often the kernel killed for lack of memory meanwhile, None when not known.
 
     """
 
@@ -53,6 +55,7 @@ class AttemptResult:
     error: str = ""
     ended_by_us: list[int] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
+    oom_kills: int | None = None
 
 
 def run_attempt(
@@ -86,6 +89,7 @@ def run_attempt(
     write_json(attempt.params, dict(run.params), sync=False)
     follow = _Follow(run, attempt, world_size, log)
     with interrupts.deferred():
+        before = count_oom_kills()
         began = time.monotonic()
         guard = Guarded.start(
             Start(
@@ -106,7 +110,10 @@ def run_attempt(
             follow.look()
             _end_if_needed(guard, follow, deadline)
         follow.look()
-        return _result(ended, follow, round(time.monotonic() - began, 3))
+        duration_s = round(time.monotonic() - began, 3)
+        after = count_oom_kills()
+        kills = None if before is None or after is None else after - before
+        return _result(ended, follow, duration_s, kills)
 
 
 class _Follow:
@@ -256,7 +263,9 @@ def _end_if_needed(guard: Guarded, follow: _Follow, deadline: float | None) -> N
             guard.stop()
 
 
-def _result(ended: Ended, follow: _Follow, duration_s: float) -> AttemptResult:
+def _result(
+    ended: Ended, follow: _Follow, duration_s: float, oom_kills: int | None
+) -> AttemptResult:
     outcome, text = follow.outcome, follow.text
     if outcome is None:
         terminated = follow.terminated()
@@ -280,4 +289,5 @@ def _result(ended: Ended, follow: _Follow, duration_s: float) -> AttemptResult:
         ended.error,
         follow.ended_by_us,
         follow.facts,
+        oom_kills,
     )

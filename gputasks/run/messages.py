@@ -6,7 +6,7 @@ import errno
 import glob
 import os
 import signal
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from gputasks.artifacts.outputs import files_of
@@ -61,7 +61,13 @@ def explain(
             world_size=placement.world_size,
             agent_returncode=result.returncode,
             node=placement.nodes[0].node.name,
+            oom_kills=result.oom_kills,
         )
+        # Those that were killed because of another's failure are no culprits.
+        failures.sort(key=lambda f: f.rank in result.ended_by_us)
+        failures = [
+            replace(f, secondary=f.secondary or f.rank in result.ended_by_us) for f in failures
+        ]
     else:
         failures = []
     if result.outcome != "failed":

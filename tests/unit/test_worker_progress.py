@@ -19,7 +19,7 @@ from gputasks.agent.payload.gputasks_worker import progress as worker
 from gputasks.agent.payload.gputasks_worker.callback import lightning_callbacks
 from gputasks.events import Follower, encode
 from gputasks.launch.local import PAYLOAD
-from gputasks.progress import progress
+from gputasks.worker import progress
 
 
 @pytest.fixture

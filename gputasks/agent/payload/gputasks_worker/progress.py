@@ -87,7 +87,7 @@ def progress(
     Args:
         step: steps done so far, over all epochs.
         total: steps of the whole training.
-        epoch: the epoch in progress, from 1.
+        epoch: the epoch in progress, counted from 0 as by `range`.
         max_epochs: epochs of the whole training.
         metrics: numbers, or tensors of one element, by name.
 

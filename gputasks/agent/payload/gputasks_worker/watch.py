@@ -40,8 +40,9 @@ class Watch:
         step, total = int(trainer.global_step), _total(trainer)
         self._pace.done(step)
         epochs = _finite(trainer.max_epochs)
-        epoch = trainer.current_epoch + 1
-        fields: dict[str, Any] = {"step": step, "epoch": min(epoch, epochs) if epochs else epoch}
+        # Counted from 0; when all is done Lightning has counted one too far.
+        epoch = min(trainer.current_epoch, epochs - 1) if epochs else trainer.current_epoch
+        fields: dict[str, Any] = {"step": step, "epoch": epoch}
         if first:
             fields.update(
                 total=total if total is None or total >= step else None,
