@@ -17,7 +17,7 @@ import pytest
 
 from gputasks.testing import fake_torch
 
-MARK = "GPUTASKS_TEST_MARK"
+MARK = "ORPHAN_TEST_MARK"
 """Every process of a test carries this variable, so that none can hide."""
 
 

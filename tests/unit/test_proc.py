@@ -45,7 +45,7 @@ def start(tmp_path):
     def begin(*argv: str, **more) -> Guarded:
         spec = {
             "argv": argv or (sys.executable, "job.py"),
-            "env": {"PATH": os.environ["PATH"], "GPUTASKS_TEST_MARK": mark},
+            "env": {"PATH": os.environ["PATH"], "ORPHAN_TEST_MARK": mark},
             "cwd": str(tmp_path),
             "output": str(tmp_path / "out.log"),
             "mark": mark,
@@ -168,7 +168,7 @@ DRIVER = """
 import os, sys, time
 sys.path.insert(0, {here!r})
 from gputasks.proc import Guarded, Start
-g = Guarded.start(Start(argv=(sys.executable, "job.py"), env={{"GPUTASKS_TEST_MARK": {mark!r}}},
+g = Guarded.start(Start(argv=(sys.executable, "job.py"), env={{"ORPHAN_TEST_MARK": {mark!r}}},
     cwd={cwd!r}, output={cwd!r} + "/out.log", mark={mark!r}, grace_s=1.0, status={status!r}))
 if {fork}:
     if os.fork() == 0:
