@@ -10,9 +10,9 @@ import select
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from gputasks.frozen import Frozen, spec
 from gputasks.proc.sweep import MARK, sweep_mark
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ _live: dict[int, Guarded] = {}
 _owner = 0
 
 
-@dataclass(frozen=True)
-class Start:
+@spec
+class Start(Frozen):
     """What to start.
 
     Args:
@@ -51,8 +51,8 @@ class Start:
     keep_fds: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class Ended:
+@spec
+class Ended(Frozen):
     """How a job ended.
 
     Args:

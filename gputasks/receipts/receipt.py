@@ -11,9 +11,10 @@ import contextlib
 import json
 import os
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import TYPE_CHECKING, Any
 
+from gputasks.frozen import Frozen, spec
 from gputasks.layout import read_json, write_json, write_whole
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 VERSION = 1
 
 
-@dataclass(frozen=True)
-class Receipt:
+@spec
+class Receipt(Frozen):
     """What a finished task consumed and left.
 
     Args:

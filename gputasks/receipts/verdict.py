@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gputasks.fingerprint import diff
+from gputasks.frozen import Frozen, spec
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.compare import Cause, cause, compare
 from gputasks.receipts.inputs import Inputs, take_inputs
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gputasks.specs import Run
 
 
-@dataclass(frozen=True)
-class Verdict:
+@spec
+class Verdict(Frozen):
     """What was found: no causes means up to date."""
 
     inputs: Inputs
