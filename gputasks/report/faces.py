@@ -38,6 +38,9 @@ class Face:
     def event(self, view: TaskView, event: Event) -> None:
         """Something happened in a running task."""
         line = text.event_text(event)
+        if event["kind"] == "started" and view.waited:
+            # What was said before the wait may not hold any more.
+            line = f"runs: {text.reasons_text(event.get('reasons') or [])}"
         if line:
             self.say(f"{view.name}: {line}")
 

@@ -20,6 +20,7 @@ class TaskView:
         self.started = time.time() if started is None else started
         self.phase = ""
         self.waiting = ""
+        self.waited = False
         self.world_size = 0
         self.ranks: set[int] = set()
         self.progress: Event = {}
@@ -30,7 +31,9 @@ class TaskView:
     def apply(self, event: Event) -> None:
         """Take one event."""
         kind = event["kind"]
-        if kind == "phase":
+        if kind == "started":
+            self.waited, self.waiting = bool(self.waiting), ""
+        elif kind == "phase":
             self.phase, self.waiting = str(event.get("phase", "")), ""
         elif kind == "waiting":
             self.waiting = str(event.get("text", ""))

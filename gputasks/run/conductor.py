@@ -86,6 +86,7 @@ def conduct(job: Job) -> Done:
         cancelled=_interrupted,
     )
     if lock is None:
+        waiting.tidy()
         raise Interrupted(interrupts.requested or 2)
     try:
         if lock.waited:
@@ -187,11 +188,7 @@ class _Conductor:
 
     def _open_record(self, git: dict[str, Any] | None) -> None:
         job = self.job
-        with contextlib.suppress(OSError):
-            # Only a waiting note may be there.
-            os.rename(self.record.folder, self.record.folder + ".waited")
         self.record.open(self.run, job.inputs, job.reasons, git)
-        aside.remove(self.record.folder + ".waited")
         receipts.withdraw(
             job.layout, job.task, os.path.join(self.record.folder, "previous-receipt.json")
         )

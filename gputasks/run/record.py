@@ -48,7 +48,8 @@ class RunRecord:
             OSError: no space or no permission.
 
         """
-        os.makedirs(self.folder)
+        # A note that the run waited for its lock may be there already.
+        os.makedirs(self.folder, exist_ok=True)
         self.data = {
             "version": 1,
             "task": self._task,

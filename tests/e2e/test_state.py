@@ -125,3 +125,20 @@ def test_views_of_runs(project):
     unknown = project.gputasks("logs", "godo")
     assert unknown.returncode == 3
     assert "did you mean `good`?" in unknown.stderr
+
+
+def test_a_second_run_that_has_something_to_do_after_waiting(project):
+    project.dodo(SLOW.format(seconds=1.5))
+    first = project.start("slow")
+    eventually(lambda: (project.root / "started").exists(), 20)
+    # Another definition of the same task: what the first one makes does not satisfy it.
+    project.write(
+        "dodo.py", (project.root / "dodo.py").read_text().replace("echo 1 > out", "echo 2 > out")
+    )
+    second = project.start("slow")
+    assert (first.wait(20), second.wait(20)) == (0, 0)
+    text = project.output(second)
+    assert "another run holds this task" in text
+    assert "command changed" in text
+    assert "succeeded" in text
+    assert (project.root / "out").read_text() == "2\n"
