@@ -120,6 +120,8 @@ def shortfall(run: Run, node: Node) -> list[str]:
     said = []
     if asked.cpu_count is not None and asked.cpu_count > node.cpu_count:
         said.append(f"asked for {asked.cpu_count:g} CPUs, `{node.name}` has {node.cpu_count:g}")
+    if asked.pool_resources:
+        said.append("`pool_resources` are noted, and not enforced yet")
     memory, shm = asked.memory_bytes, asked.shm_bytes
     if memory is not None and memory > node.memory_bytes:
         said.append(f"asked for {asked.memory} of memory, `{node.name}` has less")

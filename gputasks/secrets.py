@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gputasks.errors import ConfigError, raise_all
+from gputasks.errors import MachineError
 from gputasks.settings.environment import secret_names
 
 if TYPE_CHECKING:
@@ -25,17 +25,20 @@ def resolve(values: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, 
         environ: where secrets come from: the caller's environment.
 
     Raises:
-        ConfigError: naming every reference that has no value, before anything starts.
+        MachineError: naming every reference that has no value, before anything starts.
 
     """
-    faults = [
-        ConfigError(
-            f"secret `{name}` is not set, `{key}` of this task needs it",
-            hint=f"`export {name}=…` in the shell that runs doit",
-        )
+    missing = {
+        name: key
         for key, text in values.items()
         for name in secret_names(text)
         if not environ.get(name)
-    ]
-    raise_all(faults)
+    }
+    if missing:
+        names = ", ".join(f"`{name}`" for name in missing)
+        raise MachineError(
+            f"secret {names} has no value",
+            facts=[f"`{key}` of this task needs `{name}`" for name, key in missing.items()],
+            hint=f"`export {next(iter(missing))}=…` in the shell that runs doit",
+        )
     return {k: _REFERENCE.sub(lambda m: environ[m[1]], v) for k, v in values.items()}

@@ -35,7 +35,7 @@ __all__ = [
     "Run",
 ]
 
-GpuCount = int | Literal["auto"] | None
+GpuCount = int | tuple[int, ...] | Literal["auto"] | None
 ParamsStyle = Literal["flags", "key=value", "none"]
 Outcome = Literal["succeeded", "failed", "interrupted", "timed_out", "lost"]
 
@@ -84,7 +84,8 @@ class Resources(Frozen):
 
     Args:
         gpu_count: GPUs to lease before the start; 0 hides all GPUs; `"auto"` leases every free
-            GPU of the node, or none where there is none; None asks for nothing.
+            GPU of the node, or none where there is none; a list is tried in order, the first
+            number that is free now is taken; None asks for nothing.
         cpu_count: CPUs (0.5 is half of one); also the default of OMP_NUM_THREADS, divided by the
             local workers.
         memory: host memory, `"16GB"` = 16 * 10^9 bytes, `"16GiB"` = 16 * 2^30 bytes.
@@ -151,13 +152,15 @@ class Resources(Frozen):
 
         Starts from `pool_resources`; `gpu_count` sets `gpu` (0 removes the key); `cpu_count` sets
         `mcpu`, in thousandths of a CPU, rounded up; `memory` sets `memory_mb`, in 10^6 bytes,
-        rounded up.  Typed fields win over keys of the same name.
+        rounded up.  Typed fields win over keys of the same name.  Of a list of GPU counts the
+        first one counts.
         """
         demand = dict(self.pool_resources)
-        if self.gpu_count == 0:
+        gpus = self.gpu_count[0] if isinstance(self.gpu_count, tuple) else self.gpu_count
+        if gpus == 0:
             demand.pop("gpu", None)
-        elif isinstance(self.gpu_count, int):
-            demand["gpu"] = self.gpu_count
+        elif isinstance(gpus, int):
+            demand["gpu"] = gpus
         if self.cpu_count is not None:
             # 0.1 + 0.2 is meant as 0.3: round to a millionth of a thousandth before rounding up.
             demand["mcpu"] = math.ceil(round(self.cpu_count * 1000, 6))

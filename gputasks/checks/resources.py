@@ -68,13 +68,24 @@ def checked_fields(faults: Faults, keys: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _gpu_count(faults: Faults, value: Any) -> int | str | None:
+def _gpu_count(faults: Faults, value: Any) -> int | str | tuple[int, ...] | None:
     if value == "auto" and isinstance(value, str):
         return "auto"
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= values.MAX_COUNT:
+    if _is_count(value, least=0):
         return int(value)
-    faults.must("gpu_count", f"a whole number from 0 to {values.MAX_COUNT} or `auto`", value)
+    if isinstance(value, (list, tuple)) and value and all(_is_count(v, least=1) for v in value):
+        return tuple(value)
+    faults.must(
+        "gpu_count",
+        f"a whole number from 0 to {values.MAX_COUNT}, a list of such to try in order, or `auto`",
+        value,
+    )
     return None
+
+
+def _is_count(value: Any, *, least: int) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return whole and least <= value <= values.MAX_COUNT
 
 
 def pool_counts(faults: Faults, key: str, value: Any) -> dict[str, int] | None:

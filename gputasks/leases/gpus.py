@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 import time
@@ -72,8 +73,9 @@ def lease_gpus(
 ) -> GpuLease | None:
     """Lease `count` of the GPUs, waiting until that many are free; None when cancelled.
 
-    `"auto"` takes every free one, at least one where the machine has any.  Nothing is held while
-    waiting, so two tasks that wait for each other's GPUs cannot lock each other out.
+    `"auto"` takes every free one, at least one where the machine has any; of a list the first
+    number that is free now is taken, so that nobody waits for four while two would do.  Nothing is
+    held while waiting, so two tasks that wait for each other's GPUs cannot lock each other out.
 
     Args:
         gpus: the devices the caller may see, free or not.
@@ -91,17 +93,19 @@ def lease_gpus(
     """
     if count in (None, 0) or (count == "auto" and not gpus):
         return GpuLease((), ())
-    if isinstance(count, int) and count > len(gpus):
+    choices = _choices(count, len(gpus))
+    if not choices:
         found = ", ".join(f"{g.visible_as} ({g.name or g.uuid})" for g in gpus) or "none"
+        asked = " or ".join(map(str, count)) if isinstance(count, tuple) else count
         raise MachineError(
-            f"not enough GPUs: asked for {count}, this machine shows {len(gpus)}",
+            f"not enough GPUs: asked for {asked}, this machine shows {len(gpus)}",
             facts=[f"found: {found}", f"told by: {source}", _visible()],
             hint='lower `gpu_count`, or use `gpu_count="auto"` to take what is there',
         )
     folder = lease_dir()
     said = ""
     while True:
-        lease, why = _try(folder, gpus, count, use_busy=use_busy, task=task, run=run)
+        lease, why = _try(folder, gpus, choices, use_busy=use_busy, task=task, run=run)
         if lease is not None:
             return lease
         if why != said:
@@ -117,36 +121,46 @@ def _visible() -> str:
     return "CUDA_VISIBLE_DEVICES is not set" if value is None else f"CUDA_VISIBLE_DEVICES={value}"
 
 
+def _choices(count: GpuCount, there: int) -> tuple[int, ...]:
+    """The numbers of GPUs that will do, best first, as far as the machine has so many."""
+    if count == "auto":
+        return tuple(range(there, 0, -1))
+    wanted = count if isinstance(count, tuple) else (count,)
+    return tuple(n for n in wanted if isinstance(n, int) and n <= there)
+
+
 def _try(
-    folder: str, gpus: Sequence[Gpu], count: GpuCount, *, use_busy: bool, task: str, run: str
+    folder: str,
+    gpus: Sequence[Gpu],
+    choices: tuple[int, ...],
+    *,
+    use_busy: bool,
+    task: str,
+    run: str,
 ) -> tuple[GpuLease | None, str]:
     """One look at all locks under the allocator's lock, so that nobody sees a half-made choice."""
     gate = open_lock(os.path.join(folder, "allocator.lock"))
-    taken: list[tuple[Gpu, int]] = []
+    free: list[tuple[Gpu, int]] = []
     held: list[str] = []
     try:
-        import fcntl
-
         fcntl.flock(gate, fcntl.LOCK_EX)
         for gpu in gpus:
-            if isinstance(count, int) and len(taken) == count:
-                break
             if gpu.busy and not use_busy:
                 held.append(f"GPU {gpu.visible_as}: busy, pid {', '.join(map(str, gpu.pids))}")
                 continue
             fd = open_lock(os.path.join(folder, file_name(gpu.uuid) + ".lock"))
             if try_lock(fd):
-                taken.append((gpu, fd))
+                free.append((gpu, fd))
             else:
                 held.append(f"GPU {gpu.visible_as}: {describe(read_owner(fd))}")
                 os.close(fd)
-        wanted = count if isinstance(count, int) else 1
-        if len(taken) >= wanted:
-            for gpu, fd in taken:
-                write_owner(fd, task=task, run=run, gpu=gpu.uuid)
-            return GpuLease([g for g, _ in taken], [fd for _, fd in taken]), ""
-        for _, fd in taken:
+        chosen = next((n for n in choices if n <= len(free)), 0)
+        for _, fd in free[chosen:]:
             os.close(fd)
-        return None, f"waiting for {wanted} free GPU(s), {len(taken)} free; " + "; ".join(held)
+        for gpu, fd in free[:chosen]:
+            write_owner(fd, task=task, run=run, gpu=gpu.uuid)
+        if chosen:
+            return GpuLease([g for g, _ in free[:chosen]], [fd for _, fd in free[:chosen]]), ""
+        return None, f"waiting for {choices[-1]} free GPU(s), {len(free)} free; " + "; ".join(held)
     finally:
         os.close(gate)

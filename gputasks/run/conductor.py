@@ -64,7 +64,6 @@ def conduct(job: Job) -> Done:
     Raises:
         RunFailedError: the training, command or an artifact failed, timed out or was lost.
         MachineError: no GPUs, no space, no permission, no torch.
-        ConfigError: a secret without a value.
         Interrupted: a signal ended it; what it had written is kept for the next run.
 
     """

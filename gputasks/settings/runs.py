@@ -81,6 +81,7 @@ def checked_train(
     given = given_keys(keys)
     if "params" in given:
         fields["params"] = checked_params(faults, given["params"])
+        _refuse_traps(faults, fields["params"])
     if "params_style" in given:
         styles = ("flags", "key=value", "none")
         fields["params_style"] = values.choice(
@@ -110,6 +111,23 @@ def checked_train(
     run = Run(kind="train", script=path, **fields)
     _check_overlap(faults, run, path)
     return run
+
+
+def _refuse_traps(faults: Faults, params: Mapping[str, Any]) -> None:
+    """Values that Lightning takes and that only fail, or mislead, once the training runs."""
+    for key, value in params.items():
+        name = key.rpartition(".")[2]
+        if name == "accumulate_grad_batches" and value == 0:
+            faults.add("`params.accumulate_grad_batches` must be 1 or more", "params", key)
+        elif name == "strategy" and value == "dp":
+            faults.add(
+                "`params.strategy` is `dp`, which is one process for all GPUs",
+                "params",
+                key,
+                hint="DDP has one worker per GPU: `ddp`",
+            )
+        elif isinstance(value, dict):
+            _refuse_traps(faults, value)
 
 
 def command_run(

@@ -383,3 +383,26 @@ def test_two_trainings_at_once_use_different_ports(project, fake_python):
     assert result.returncode == 0, result.stderr
     eventually(lambda: (project.root / "port-b").exists(), 1)
     assert (project.root / "port-a").read_text() != (project.root / "port-b").read_text()
+
+
+def test_secrets_reach_the_process_and_nothing_else(project, fake_python):
+    train(
+        project,
+        fake_python,
+        """\
+        import os
+        assert os.environ["KEY"] == "Bearer s3cr3t-value"
+        open("made", "w").write("1")
+        """,
+        more='env={"KEY": "Bearer ${secrets.API_KEY}"}, artifacts=["made"]',
+    )
+    result = project.doit()
+    assert result.returncode == 2
+    assert "secret `API_KEY` has no value" in result.stderr
+    assert not list((project.root / ".gputasks").rglob("attempt-*"))
+    result = project.doit(API_KEY="s3cr3t-value")
+    assert result.returncode == 0, result.stderr
+    for path in (project.root / ".gputasks").rglob("*"):
+        if path.is_file():
+            assert b"s3cr3t-value" not in path.read_bytes(), path
+    assert "up to date" in project.doit(API_KEY="another").stderr

@@ -162,3 +162,18 @@ def test_workers_equal_leased_gpus(project, fake_python):
     assert result.returncode == 0, result.stderr
     assert time.monotonic() - began < 30
     assert [(project.root / f"rank-{r}").read_text() for r in range(3)] == ["3 0,1,2"] * 3
+
+
+def test_a_list_of_counts_is_tried_in_order(project):
+    gpus(project, "GPU-aaaa", "GPU-bbbb", busy={"GPU-bbbb": 4242})
+    jobs(project, 1, seconds=0, gpu_count=[4, 2, 1])
+    assert project.doit().returncode == 0
+    assert seen(project, 0)[0] == "0"
+    gpus(project, "GPU-aaaa", "GPU-bbbb")
+    project.doit("forget")
+    assert project.doit().returncode == 0
+    assert seen(project, 0)[0] == "0,1"
+    jobs(project, 1, seconds=0, gpu_count=[8, 4])
+    result = project.doit()
+    assert result.returncode == 2
+    assert "asked for 8 or 4, this machine shows 2" in result.stderr
