@@ -44,7 +44,7 @@ def test_words_of_other_tools(word: str, meant: str) -> None:
     assert fault.hint == f"did you mean `{meant}`?"
 
 
-@pytest.mark.parametrize("value", [-1, 1.5, "2", True, 10**30, 4097, "AUTO", [1]])
+@pytest.mark.parametrize("value", [-1, 1.5, "2", True, 10**30, 4097, "AUTO", [], [0], [2, True]])
 def test_gpu_count_refused_naming_field_and_value(value: object) -> None:
     (fault,) = faults(Resources, gpu_count=value)
     assert fault.message.startswith(
