@@ -119,7 +119,8 @@ def test_hang_is_explained_and_the_kill_is_told_of_the_right_rank(torchrun):
     first, second = torchrun.causes(code)
     assert (first.rank, first.exit_code, first.signal) == (1, 137, "SIGKILL")
     assert (second.rank, second.secondary) == (0, True)
-    assert "onnection" in second.cause
+    # Which of the two comes first is a race: the lost connection, or the launcher's SIGTERM.
+    assert "onnection" in second.cause or "SIGTERM" in second.cause
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("pytorch_lightning"), reason="needs Lightning")
