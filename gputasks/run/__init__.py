@@ -3,6 +3,7 @@
 It knows neither doit nor rich: it works from a notebook or a test as from doit.
 """
 
-from gputasks.run.conductor import Done, Job, conduct
+from gputasks.run.conductor import conduct
+from gputasks.run.job import Done, Job
 
 __all__ = ["Done", "Job", "conduct"]

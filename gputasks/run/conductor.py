@@ -1,61 +1,24 @@
-"""One run of one task, from its lock to its receipt."""
+"""One run of one task: its lock first, and whoever holds it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gputasks import plan, secrets
 from gputasks.artifacts import aside
-from gputasks.errors import GputasksError, MachineError, render
+from gputasks.errors import MachineError
 from gputasks.events import EventLog
-from gputasks.launch.local import Attempt, local_command
-from gputasks.leases import lease_gpus, lock_task
-from gputasks.nodes import local_node
+from gputasks.leases import lock_task
 from gputasks.proc import Interrupted, interrupts
-from gputasks.receipts import Receipt, evaluate, history
+from gputasks.receipts import evaluate
 from gputasks.receipts import receipt as receipts
-from gputasks.receipts.inputs import changed_during
-from gputasks.run import messages, preflight
-from gputasks.run.attempt import AttemptResult, run_attempt
-from gputasks.run.record import RunRecord
-from gputasks.run.stage import Stage
-from gputasks.run.vcs import git_state
+from gputasks.run import messages
+from gputasks.run.course import Course
+from gputasks.run.job import Done, interrupted
 
 if TYPE_CHECKING:
-    from gputasks.fingerprint import Digests
-    from gputasks.layout import Layout
-    from gputasks.leases import GpuLease, TaskLock
-    from gputasks.receipts.inputs import Inputs
-    from gputasks.specs import Outcome, Placement, Run
-
-BACK_OFF_S = 1.0
-
-
-@dataclass
-class Job:
-    """What to do: the definition, the fingerprint taken before, and why it runs."""
-
-    task: str
-    run: Run
-    layout: Layout
-    digests: Digests
-    inputs: Inputs
-    reasons: list[str]
-    run_id: str
-    forced: bool = False
-
-
-@dataclass
-class Done:
-    """A finished run, or the one that another process finished while this one waited."""
-
-    run_id: str
-    outputs: dict[str, dict[str, str]] = field(default_factory=dict)
-    metrics: dict[str, Any] = field(default_factory=dict)
+    from gputasks.run.job import Job
 
 
 def conduct(job: Job) -> Done:
@@ -82,7 +45,7 @@ def conduct(job: Job) -> Done:
         task=job.task,
         run=job.run_id,
         waiting=waiting,
-        cancelled=_interrupted,
+        cancelled=interrupted,
     )
     if lock is None:
         waiting.tidy()
@@ -93,15 +56,11 @@ def conduct(job: Job) -> Done:
             if done is not None:
                 waiting.tidy()
                 return done
-        return _Conductor(job, log, lock).go()
+        return Course(job, log, lock).go()
     except OSError as error:
         raise messages.machine_error(error) from error
     finally:
         lock.release()
-
-
-def _interrupted() -> bool:
-    return interrupts.requested is not None
 
 
 class _Waiting:
@@ -132,238 +91,3 @@ def _made_meanwhile(job: Job) -> Done | None:
         return Done(found.run, {k: dict(v) for k, v in found.outputs.items()}, dict(found.metrics))
     job.inputs, job.reasons = verdict.inputs, verdict.reasons
     return None
-
-
-class _Conductor:
-    """The steps, and what must be undone when one of them fails."""
-
-    def __init__(self, job: Job, log: EventLog, lock: TaskLock) -> None:
-        self.job = job
-        self.run = job.run
-        self.log = log
-        self.lock = lock
-        self.record = RunRecord(job.layout, job.task, job.run_id)
-        self.stage = Stage(job.task, job.run, job.layout, self.record, self._note)
-        self.root = os.path.abspath(job.layout.root)
-        self.lease: GpuLease | None = None
-        self.result: AttemptResult | None = None
-
-    def go(self) -> Done:
-        run, job = self.run, self.job
-        env = secrets.resolve(run.env, os.environ)
-        python = preflight.check(run, job.inputs, self.root, job.digests)
-        self.stage.check()
-        previous = history.latest(job.layout, job.task)
-        git = git_state(self.root)
-        self._open_record(git)
-        outcome: Outcome = "failed"
-        failure: GputasksError | Interrupted | None = None
-        try:
-            resume = self.stage.prepare(previous, forced=job.forced)
-            placement = self._lease()
-            self._attempts(placement, resume, python=python, env=env)
-            self.log.write("phase", phase="verify")
-            self.stage.verify()
-            return self._publish()
-        except Interrupted as error:
-            outcome, failure = "interrupted", error
-            raise
-        except messages.OutcomeError as error:
-            outcome, failure = error.outcome, error.error
-            raise error.error from None
-        except GputasksError as error:
-            failure = error
-            raise
-        except OSError as error:
-            failure = messages.machine_error(error)
-            raise failure from error
-        finally:
-            if self.lease is not None:
-                self.lease.release()
-            if failure is not None:
-                self._close(outcome, failure)
-
-    # -- steps ---------------------------------------------------------------------------------
-
-    def _open_record(self, git: dict[str, Any] | None) -> None:
-        job = self.job
-        self.record.open(self.run, job.inputs, job.reasons, git)
-        receipts.withdraw(
-            job.layout, job.task, os.path.join(self.record.folder, "previous-receipt.json")
-        )
-        self.log.write(
-            "started",
-            task=job.task,
-            run=job.run_id,
-            reasons=job.reasons,
-            log=os.path.relpath(self.record.folder, self.root),
-        )
-        if self.lock.previous.get("run"):
-            died = self.lock.previous
-            self._note(f"run {died['run']} (pid {died.get('pid')}) died; took over its lock")
-
-    def _lease(self) -> Placement:
-        run, job = self.run, self.job
-        wanted = run.resources.gpu_count
-        node = local_node(gpus=wanted not in (None, 0))
-        for text in plan.shortfall(run, node):
-            self._note(text)
-        with interrupts.deferred():
-            self.lease = lease_gpus(
-                node.gpus,
-                wanted,
-                source=node.gpu_source,
-                use_busy=run.resources.use_busy_gpus,
-                task=job.task,
-                run=job.run_id,
-                waiting=lambda text: self.log.write("waiting", text=text),
-                cancelled=_interrupted,
-            )
-        if self.lease is None:
-            raise Interrupted(interrupts.requested or 2)
-        placement = plan.place(run, node, self.lease.gpus)
-        backend = plan.backend(placement)
-        self.record.place(placement, backend)
-        self.record.save()
-        self.log.write(
-            "placed",
-            nodes=self.record.data["placement"],
-            world_size=placement.world_size,
-            nnodes=placement.nnodes,
-            backend=backend if run.kind == "train" else None,
-        )
-        return placement
-
-    def _attempts(
-        self, placement: Placement, resume: str | None, *, python: str, env: dict[str, str]
-    ) -> None:
-        run = self.run
-        limit = run.max_duration_s
-        deadline = None if limit is None else time.monotonic() + limit
-        for number in range(run.retries + 1):
-            attempt = Attempt(
-                self.job.run_id,
-                number,
-                os.path.join(self.record.folder, f"attempt-{number}"),
-                resume,
-            )
-            if number:
-                self.log.write("attempt", attempt=number, resume=resume)
-            failure = self._attempt(attempt, placement, python=python, env=env, deadline=deadline)
-            if failure is None:
-                return
-            if number == run.retries or failure.outcome in ("interrupted", "timed_out"):
-                raise failure
-            self._note(f"attempt {number} {failure.outcome}: {failure.error.message}; trying again")
-            time.sleep(BACK_OFF_S)
-            resume = self.stage.between(attempt.folder)
-
-    def _attempt(
-        self,
-        attempt: Attempt,
-        placement: Placement,
-        *,
-        python: str,
-        env: dict[str, str],
-        deadline: float | None,
-    ) -> messages.OutcomeError | None:
-        command = local_command(
-            self.run,
-            placement,
-            attempt,
-            root=self.root,
-            python=python,
-            environ=os.environ,
-            env=env,
-        )
-        self.stage.look()
-        self.log.write("phase", phase="train" if self.run.kind == "train" else "run")
-        result = run_attempt(
-            self.run,
-            command,
-            attempt,
-            world_size=placement.world_size,
-            keep_fds=(self.lock.fd, *(self.lease.fds if self.lease else ())),
-            log=self.log,
-            lock=self.lock,
-            deadline=deadline,
-        )
-        self.result = result
-        entry: dict[str, Any] = {
-            "number": attempt.number,
-            "outcome": result.outcome,
-            "returncode": result.returncode,
-            "duration_s": result.duration_s,
-            "resume": attempt.resume,
-        }
-        self.record.data["attempts"].append(entry)
-        if result.outcome == "succeeded":
-            self.record.save()
-            return None
-        failure = messages.explain(self.job.task, self.run, attempt, placement, result, self.root)
-        entry["failures"] = failure.failures
-        self.record.save()
-        if failure.failures:
-            self.log.write("failure", **failure.failures[0])
-        if result.signum is not None:
-            raise Interrupted(result.signum)
-        return failure
-
-    def _publish(self) -> Done:
-        job, run = self.job, self.run
-        assert self.result is not None  # noqa: S101  an attempt has succeeded
-        job.digests.invalidate()
-        digests = receipts.digest_outputs(run.artifacts, job.digests)
-        for path in changed_during(job.inputs, run, job.digests):
-            self._note(f"{path} changed during the run: `{job.task}` was made from the old one")
-        if interrupts.requested is not None:
-            raise Interrupted(interrupts.requested)
-        with interrupts.deferred():
-            self.record.close(
-                "succeeded", artifacts=digests, metrics=self.result.metrics, facts=self.result.facts
-            )
-            receipts.write(
-                job.layout,
-                Receipt(
-                    task=job.task,
-                    run=job.run_id,
-                    inputs=job.inputs,
-                    outputs=digests,
-                    finished=receipts.now(),
-                    duration_s=self.record.duration_s,
-                    metrics=self.result.metrics,
-                ),
-            )
-            job.digests.save()
-            self.stage.empty_trash()
-            self.log.write(
-                "finished",
-                outcome="succeeded",
-                exit_code=0,
-                duration_s=self.record.duration_s,
-                artifacts=messages.artifact_list(run),
-                checkpoint=messages.best_checkpoint(self.result.facts, self.root),
-                metrics=self.result.metrics,
-            )
-        return Done(job.run_id, digests, self.result.metrics)
-
-    # -- the way out ---------------------------------------------------------------------------
-
-    def _close(self, outcome: Outcome, failure: GputasksError | Interrupted) -> None:
-        """Put partial artifacts aside and write down how it ended, as far as the disk allows."""
-        partial: list[str] = []
-        text = render(failure, prefix="") if isinstance(failure, GputasksError) else "interrupted"
-        with contextlib.suppress(OSError, MachineError):
-            partial = self.stage.clear()
-        with contextlib.suppress(OSError):
-            self.record.close(outcome, message=text, partial=partial)
-        self.log.write(
-            "finished",
-            outcome=outcome,
-            exit_code=failure.code if isinstance(failure, Interrupted) else failure.exit_code,
-            duration_s=self.record.duration_s,
-            message=text,
-        )
-
-    def _note(self, text: str, *, level: str = "warning") -> None:
-        self.log.write("note", level=level, text=text)
