@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gputasks.doit_plugin.checker import ContentChecker
+from gputasks.doit_plugin.pyproject import check_tool_doit
 from gputasks.doit_plugin.reporter import Reporter
 from gputasks.errors import ConfigError, did_you_mean, raise_all
 from gputasks.layout import Layout
@@ -52,6 +53,7 @@ def doit_config(*extra: Any, **options: Any) -> dict[str, Any]:
     ):
         faults.append(ConfigError("option `default_tasks` must be a list of task names"))
     raise_all(faults)
+    check_tool_doit()
     return {
         **options,
         "reporter": Reporter,

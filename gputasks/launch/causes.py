@@ -59,7 +59,7 @@ _HINTS = (
     ),
     (
         re.compile(r"unrecognized arguments|the following arguments are required|invalid choice"),
-        "`gputasks plan` shows the command line, which is made of `params` and `args`",
+        "`params` and `args` make the command line: see `argv` in `run.json`, beside the log",
     ),
     (
         re.compile(r"No module named '?torch\b"),

@@ -201,6 +201,7 @@ class Course:
             "returncode": result.returncode,
             "duration_s": result.duration_s,
             "resume": attempt.resume,
+            "argv": list(command.argv),
         }
         self.record.data["attempts"].append(entry)
         if result.outcome == "succeeded":
