@@ -42,6 +42,14 @@ def _faults(tasks: Mapping[str, Task]) -> Iterator[ConfigError]:
     }  # fmt: skip
     if not ours:
         return
+    for path, name in ours.items():
+        outer = _enclosing(path, ours)
+        if outer:
+            yield ConfigError(
+                f"artifact `{path}` of `{name}` lies inside `{outer}` of `{ours[outer]}`",
+                facts=["before a fresh run an artifact is moved aside with all that is in it"],
+                hint="give each task a folder of its own",
+            )
     for task in tasks.values():
         for dep in task.file_dep:
             if dep in producers:
@@ -54,15 +62,21 @@ def _faults(tasks: Mapping[str, Task]) -> Iterator[ConfigError]:
                     hint=f'write `file_dep=["{plain}"]`: doit joins tasks by equal paths',
                 )
                 continue
-            parent = os.path.dirname(plain)
-            while parent and parent not in ours and parent != os.sep:
-                parent = os.path.dirname(parent)
-            if parent in ours:
+            parent = _enclosing(plain, ours)
+            if parent:
                 yield ConfigError(
                     f"`{task.name}` depends on `{dep}`, inside the artifact `{parent}` of"
                     f" `{ours[parent]}`, which doit cannot see",
                     hint=f'depend on all of it, `file_dep=["{parent}"]`, and use `{dep}` as it is',
                 )
+
+
+def _enclosing(path: str, folders: Mapping[str, str]) -> str:
+    """The folder among these in which a path lies, or nothing."""
+    parent = os.path.dirname(path)
+    while parent and parent not in folders and parent != os.path.dirname(parent):
+        parent = os.path.dirname(parent)
+    return parent if parent in folders else ""
 
 
 def unfinished_input(task: Task, tasks: Mapping[str, Task], layout: Layout) -> MachineError | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gputasks.fingerprint import diff
 from gputasks.frozen import Frozen, spec
+from gputasks.receipts import history
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.compare import Cause, cause, compare
 from gputasks.receipts.inputs import Inputs, take_inputs
@@ -56,11 +57,32 @@ def evaluate(
     """
     inputs = take_inputs(run, digests)
     found = receipts.read(layout, task)
-    return Verdict(inputs, tuple(_causes(run, inputs, found, layout, digests, recorded)), found)
+    return Verdict(
+        inputs, tuple(_causes(run, task, inputs, found, layout, digests, recorded)), found
+    )
+
+
+_ENDS = {
+    "failed": "failed",
+    "interrupted": "was interrupted",
+    "timed_out": "timed out",
+    "lost": "was lost",
+    "running": "ended without a word",
+}
+
+
+def _no_receipt(last: history.Record | None, recorded: str | None) -> Cause:
+    if last is not None and last["outcome"] in _ENDS:
+        text = f"its last run {last['run']} {_ENDS[last['outcome']]}"
+        return cause("unfinished", "", text, last["run"])
+    if recorded is not None:
+        return cause("receipt", "", "its receipt is gone", recorded)
+    return cause("never", "", "never built here")
 
 
 def _causes(
     run: Run,
+    task: str,
     inputs: Inputs,
     found: Receipt | None,
     layout: Layout,
@@ -70,9 +92,7 @@ def _causes(
     if run.kind == "command" and not run.file_dep and not run.artifacts:
         return [cause("always", "", "it has neither file_dep nor artifacts: always runs")]
     if found is None:
-        if recorded is not None:
-            return [cause("unfinished", "", "its last run did not finish")]
-        return [cause("never", "", "never built here")]
+        return [_no_receipt(history.latest(layout, task), recorded)]
     if recorded is None:
         return [
             cause("forgotten", "", "doit has no record of it (`doit forget`, or a new database)")

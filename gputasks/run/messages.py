@@ -152,13 +152,14 @@ def _stopped(
         "lost": f"`{task}` was lost",
         "interrupted": f"`{task}` was interrupted",
     }
+    resumes = run.resume and run.artifacts
     error = RunFailedError(
         texts[result.outcome],
         facts=[
             *result.text.splitlines(),
             f"log: {log_of(os.path.dirname(attempt.folder), run, root)}",
         ],
-        hint=f"`doit {task}` resumes from its newest checkpoint" if run.resume else "",
+        hint=f"`doit {task}` resumes from its newest checkpoint" if resumes else "",
     )
     return OutcomeError(result.outcome, error, [asdict(f) for f in failures])
 

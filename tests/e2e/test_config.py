@@ -145,3 +145,13 @@ def test_every_command_named_in_a_message_exists():
         named |= set(re.findall(r"`gputasks (\w+)", path.read_text()))
     assert named
     assert named <= known, named - known
+
+
+def test_artifacts_of_two_tasks_inside_each_other(project):
+    project.dodo("""
+        def task_a():
+            return gt.command(["mkdir", "out"], artifacts=["out"])
+        def task_b():
+            return gt.command(["mkdir", "out/b"], artifacts=["out/b"])
+    """)
+    refused(project.doit(), "`out/b` of `b` lies inside `out` of `a`")
