@@ -36,8 +36,12 @@ class Attempt:
 
     @property
     def mark(self) -> str:
-        """What every process of the attempt carries in its environment as GPUTASKS_RUN."""
-        return f"{self.run_id}-{self.number}"
+        """What every process of the attempt carries in its environment as GPUTASKS_RUN.
+
+        The folder is unlike that of any other attempt on the machine, and tells a person who finds
+        the process where it belongs.
+        """
+        return self.folder
 
     @property
     def output(self) -> str:
@@ -94,7 +98,6 @@ def local_command(
     full["PYTHONUNBUFFERED"] = "1"
     full.update(env)
     full["PYTHONPATH"] = os.pathsep.join(filter(None, [PAYLOAD, full.get("PYTHONPATH", "")]))
-    full["GPUTASKS_TASK_RUN"] = attempt.run_id
     full["GPUTASKS_ATTEMPT"] = str(attempt.number)
     full["GPUTASKS_PARAMS"] = attempt.params
     full["GPUTASKS_EVENTS_DIR"] = attempt.events

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gputasks.artifacts import aside, outputs
 from gputasks.errors import RunFailedError
 from gputasks.layout import write_json
+from gputasks.proc import sweep_mark
 from gputasks.receipts import history
 from gputasks.receipts import receipt as receipts
 from gputasks.run import messages
@@ -89,6 +91,13 @@ class Stage:
         folder = self._layout.run(self._task, previous["run"])
         write_json(os.path.join(folder, "run.json"), previous)
         self._note(f"run {previous['run']} ended without a word: its driver died")
+        # Its guard has swept by now, unless somebody killed that too.
+        attempts = glob.glob(os.path.join(glob.escape(os.path.abspath(folder)), "attempt-*"))
+        left = sum(sweep_mark(attempt) for attempt in attempts)
+        if left:
+            self._note(
+                f"{left} processes of run {previous['run']} were still alive, and were ended"
+            )
 
     def _clear_the_way(self) -> None:
         trash = self._layout.trash(self._task, self._record.run_id)

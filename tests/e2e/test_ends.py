@@ -250,3 +250,21 @@ def test_finished_work_survives_the_death_of_the_driver(project, fake_python):
             ready.unlink()
         result = project.doit("prep")
         assert "up to date" in result.stderr
+
+
+def test_what_outlived_even_the_guards_is_ended_by_the_next_run(project, fake_python):
+    process = begin(project, fake_python, "serial")
+    for pid in [process.pid, *find(project, "guard.py")]:
+        os.kill(pid, signal.SIGSTOP)  # nobody can react to the death of the others
+    for pid in [process.pid, *find(project, "guard.py")]:
+        os.kill(pid, signal.SIGKILL)
+    process.wait(10)
+    assert find(project, "train.py"), "the workers live on"
+    project.write(
+        "train.py",
+        "import os\nos.makedirs('ckpt', exist_ok=True)\nopen('ckpt/x', 'w').write('1')\n",
+    )
+    result = project.doit("a")
+    assert result.returncode == 0, result.stderr
+    assert "were still alive, and were ended" in result.stderr
+    project.gone(5)
