@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import time
 from typing import TYPE_CHECKING
 
 from gputasks.artifacts import aside
@@ -19,6 +21,12 @@ from gputasks.run.job import Done, interrupted
 
 if TYPE_CHECKING:
     from gputasks.run.job import Job
+
+
+RECORDS_S = 5.0
+"""How long a process that ends waits for its threads to write down how their runs ended."""
+
+_running: set[int] = set()
 
 
 def conduct(job: Job) -> Done:
@@ -38,6 +46,25 @@ def conduct(job: Job) -> Done:
             f"cannot write the state folder `{path}`: {error.strerror}",
             hint=f"`ls -ld {path}` shows who may write there",
         ) from error
+    if not _running:
+        # Under `doit -n N -P thread` runs are in daemon threads, which the end of the process cuts
+        # off.  Handlers run last in, first out: the guards, started later, have ended by then.
+        atexit.register(_wait_for_records)
+    ticket = id(job)
+    _running.add(ticket)
+    try:
+        return _locked(job)
+    finally:
+        _running.discard(ticket)
+
+
+def _wait_for_records() -> None:
+    deadline = time.monotonic() + RECORDS_S
+    while _running and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def _locked(job: Job) -> Done:
     log = EventLog(os.path.join(job.layout.run(job.task, job.run_id), "events.jsonl"))
     waiting = _Waiting(job, log)
     lock = lock_task(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -72,6 +73,10 @@ def test_driver_is_signalled(project, fake_python, mode, signum):
     expected = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGKILL: -9}
     assert code == expected[signum], project.output(process)
     assert "Traceback" not in project.output(process)
+    if signum != signal.SIGKILL:
+        record = json.loads((project.root / ".gputasks/runs/a/latest/run.json").read_text())
+        assert record["outcome"] == "interrupted"
+        assert not (project.root / "ckpt").exists(), "nothing half-made stays at its path"
     assert project.doit("list", "-s").stdout.startswith("R a")
     # The next run can take everything over at once.
     project.write(
