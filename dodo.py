@@ -10,7 +10,6 @@ DOIT_CONFIG = gt.doit_config(default_tasks=["train"])
 digits = gt.Artifact("digits", "data/raw")
 dataset = gt.Artifact("dataset", "data/mnist.npz")
 model = gt.Artifact("model", "checkpoints")
-score = gt.Artifact("score", "score.json")
 cuda = gt.Image("cuda", dockerfile="images/cuda.Dockerfile")
 
 
@@ -48,7 +47,7 @@ def task_train():
 def task_evaluate():
     """Score the best checkpoint on the test digits."""
     evaluate = ["python", "examples/mnist/evaluate.py", "--checkpoint", "checkpoints/best.ckpt"]
-    return gt.command(evaluate, file_dep=[model, dataset], artifacts=[score])
+    return gt.command(evaluate, file_dep=[model, dataset], artifacts=["score.json"])
 
 
 # -- for developers of gputasks --------------------------------------------------------------------
