@@ -153,10 +153,8 @@ class Reporter:
             self.face.tick([v for v, _ in self._running.values()])
             ours = bool(_meta(task))
             output = "" if ours or failure is None else _captured(task)
-            if failure is not None and not ours:
-                failure = f"error: `{task.name}` failed: {kind}\n{failure}".replace(
-                    "error: error:", "error:"
-                )
+            if failure is not None and not ours and not failure.startswith("error: "):
+                failure = f"error: `{task.name}` failed: {kind}\n{failure}"
             self.face.ended(view, failure, output, time.time())
 
     def _stop(self) -> None:
