@@ -180,6 +180,7 @@ def _again(run: Run, call: str, kind: str, extra: tuple[Any, ...], keys: dict[st
 def _task(run: Run) -> TaskDict:
     """The doit task of a run: actions, file_dep, targets, uptodate, clean, meta."""
     from gputasks.doit_plugin.action import RunAction, clean_artifacts
+    from gputasks.doit_plugin.options import task_options
     from gputasks.doit_plugin.verdicts import META, UpToDate
     from gputasks.layout import Layout
 
@@ -197,6 +198,8 @@ def _task(run: Run) -> TaskDict:
         "verbosity": 0,
         "meta": {META: meta},
     }
+    if run.kind == "train":
+        task["params"] = task_options(run)
     if run.name:
         task["name"] = run.name
     if run.doc:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from doit.dependency import UptodateCalculator
 
 from gputasks.doit_plugin import graph
+from gputasks.doit_plugin.options import with_options
 from gputasks.errors import ConfigError, GputasksError, render
 from gputasks.fingerprint import Digests
 from gputasks.receipts import evaluate
+from gputasks.receipts import receipt as receipts
 from gputasks.receipts.history import new_run_id
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
         self.run = run
         self.layout = layout
         self.names: list[str] = []
+        self.asked = run
         self.verdict: Verdict | None = None
         self._targets = targets
         self._meta = meta
@@ -59,15 +62,24 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
         """The task's name, once doit has told it."""
         return self.names[0] if self.names else ""
 
-    def look(self, recorded: str | None) -> Verdict:
+    def look(self, recorded: str | None, options: dict[str, Any] | None = None) -> Verdict:
         """What the receipt says, for callers that have doit's record at hand.
+
+        Args:
+            recorded: the run id in doit's record.
+            options: what the command line said to this task, by param.
 
         Raises:
             GputasksError: the script is missing or does not parse, an input cannot be read.
 
         """
         digests = Digests.shared(self.layout)
-        self.verdict = evaluate(self.run, self.task_name, self.layout, digests, recorded=recorded)
+        found = receipts.read(self.layout, self.task_name)
+        kept = None if found is None else found.inputs["params"]
+        self.asked = with_options(self.run, self.task_name, options, kept)
+        self.verdict = evaluate(
+            self.asked, self.task_name, self.layout, digests, found=found, recorded=recorded
+        )
         return self.verdict
 
     def __call__(self, task: Task, values: dict[str, Any]) -> bool:
@@ -82,7 +94,7 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
         meta = self._meta
         meta.clear()
         try:
-            verdict = self.look(values.get(RECORD))
+            verdict = self.look(values.get(RECORD), task.options)
         except ConfigError:
             raise
         except GputasksError as error:
@@ -96,6 +108,7 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
             kind=self.run.kind,
             reasons=verdict.reasons,
             inputs=verdict.inputs,
+            params=self.asked.params,
         )
         refused = graph.unfinished_input(task, self.tasks_dict or {}, self.layout)
         if refused is not None and not verdict.up_to_date:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from gputasks.fingerprint import diff
 from gputasks.frozen import Frozen, spec
 from gputasks.receipts import history
-from gputasks.receipts import receipt as receipts
 from gputasks.receipts.compare import Cause, cause, compare
 from gputasks.receipts.inputs import Inputs, take_inputs
 
@@ -38,7 +37,13 @@ class Verdict(Frozen):
 
 
 def evaluate(
-    run: Run, task: str, layout: Layout, digests: Digests, *, recorded: str | None
+    run: Run,
+    task: str,
+    layout: Layout,
+    digests: Digests,
+    *,
+    found: Receipt | None,
+    recorded: str | None,
 ) -> Verdict:
     """Compare the receipt of a task with the world.
 
@@ -47,6 +52,7 @@ def evaluate(
         task: its name.
         layout: where receipts lie.
         digests: digests of files now.
+        found: its receipt, None when there is none.
         recorded: the run id in doit's own record, None when doit has none (never run, `doit
             forget`, or a lost database).
 
@@ -56,7 +62,6 @@ def evaluate(
 
     """
     inputs = take_inputs(run, digests)
-    found = receipts.read(layout, task)
     return Verdict(
         inputs, tuple(_causes(run, task, inputs, found, layout, digests, recorded)), found
     )

@@ -113,7 +113,7 @@ def _made_meanwhile(job: Job) -> Done | None:
     found = receipts.read(job.layout, job.task)
     if found is None or job.forced:
         return None
-    verdict = evaluate(job.run, job.task, job.layout, job.digests, recorded=found.run)
+    verdict = evaluate(job.run, job.task, job.layout, job.digests, found=found, recorded=found.run)
     if verdict.up_to_date:
         return Done(found.run, {k: dict(v) for k, v in found.outputs.items()}, dict(found.metrics))
     job.inputs, job.reasons = verdict.inputs, verdict.reasons

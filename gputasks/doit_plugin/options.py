@@ -1,0 +1,160 @@
+"""Params as options of the command line: `doit train --lr 0.01`.
+
+Each param of a training is an option of its task.  A value is read as a TOML literal and must be of
+the declared param's type; a text may be given bare, `none` is None, and a switch has an inverse
+(`--no-amp`).  Options hold for one invocation: the next one without them goes back to dodo.py and
+says so, unless `--keep` accepts what the last run had.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from gputasks.errors import ConfigError, raise_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from gputasks.specs import Run
+
+Options = dict[str, Any]
+
+KEEP = "keep"
+RESERVED = ("smoke", KEEP, "local", "no_wait", "verify")
+"""Options that every training has, or will have: no param may be called so."""
+
+_NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
+
+
+def task_options(run: Run) -> list[Options]:
+    """doit's `params` of a training: an option for each param that a command line can name.
+
+    Raises:
+        ConfigError: a param has the name of an option that is ours.
+
+    """
+    raise_all(
+        [
+            ConfigError(f"param `{name}` of `gt.train` has the name of an option of gputasks")
+            for name in RESERVED
+            if name in run.params
+        ]
+    )
+    found: list[Options] = [
+        {
+            "name": KEEP,
+            "long": KEEP,
+            "type": bool,
+            "default": False,
+            "help": "accept the params of the last run",
+        }
+    ]
+    for name, value in _leaves(run.params):
+        option: Options = {"name": name, "long": name, "default": None, "type": str}
+        option["help"] = f"param, {value!r} in dodo.py"
+        if isinstance(value, bool):
+            option.update(type=bool, inverse=f"no-{name}")
+        found.append(option)
+    return found
+
+
+def _leaves(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Names and values; of a nested table with dots."""
+    for key, value in params.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{name}.")
+        elif _NAME.fullmatch(name):
+            yield name, value
+
+
+def with_options(run: Run, task: str, options: Options | None, kept: Options | None) -> Run:
+    """The run with what the command line said.
+
+    Args:
+        run: as dodo.py defines it.
+        task: its name, for messages.
+        options: doit's `task.options`, None when the task was not named on the command line.
+        kept: the params of the last finished run, for `--keep`.
+
+    Raises:
+        ConfigError: values of another type than the param's, all at once.
+
+    """
+    if run.kind != "train" or not options:
+        return run
+    params = dict(kept) if options.get(KEEP) and kept is not None else _copy(run.params)
+    faults = []
+    for name, declared in _leaves(run.params):
+        given = options.get(name)
+        if given is None:
+            continue
+        try:
+            _put(params, name, _value(given, declared))
+        except ValueError:
+            kind = type(declared).__name__
+            faults.append(
+                ConfigError(
+                    f"option `--{name}` of task `{task}` must be {_A[kind]}, as in dodo.py,"
+                    f" not `{given}`"
+                )
+            )
+    raise_all(faults)
+    return run.with_options(params=params)
+
+
+_A = {
+    "int": "a whole number",
+    "float": "a number",
+    "list": "a list, e.g. `[1, 2]`",
+    "dict": "a table, e.g. `{a = 1}`",
+}
+
+
+def _value(text: Any, declared: Any) -> Any:
+    """A value of the declared one's type.
+
+    Raises:
+        ValueError: it is of another type.
+
+    """
+    if isinstance(text, bool):
+        return text
+    if text == "none":
+        return None
+    literal = _literal(text)
+    if declared is None:
+        return text if literal is _NO_LITERAL else literal
+    if isinstance(declared, str):
+        return literal if isinstance(literal, str) else text
+    if isinstance(declared, float) and type(literal) is int:
+        return float(literal)
+    if type(literal) is not type(declared):
+        raise ValueError(text)
+    return literal
+
+
+_NO_LITERAL = object()
+
+
+def _literal(text: str) -> Any:
+    """What TOML reads, or a mark that it reads nothing; it has no times of day here."""
+    import tomli
+
+    try:
+        value = tomli.loads(f"x = {text}")["x"]
+    except (tomli.TOMLDecodeError, KeyError):
+        return _NO_LITERAL
+    return value if isinstance(value, (str, bool, int, float, list, dict)) else _NO_LITERAL
+
+
+def _copy(params: Mapping[str, Any]) -> Options:
+    return {k: _copy(v) if isinstance(v, dict) else v for k, v in params.items()}
+
+
+def _put(params: Options, name: str, value: Any) -> None:
+    *tables, last = name.split(".") if name not in params else [name]
+    for table in tables:
+        params = params[table]
+    params[last] = value
