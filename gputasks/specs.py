@@ -209,6 +209,7 @@ class Run(Frozen):
     """A named training or command, as the user defined it, complete and checked.
 
     Paths are relative to the folder of dodo.py.  Durations are seconds; None means no limit.
+    `given` and `smoking` are what this invocation's command line said: options by param, `--smoke`.
     """
 
     kind: Literal["train", "command"]
@@ -229,10 +230,16 @@ class Run(Frozen):
     stop_grace_s: float = 30.0
     stall_timeout_s: float | None = 600.0
     retries: int = 0
+    retry_on: tuple[str, ...] = ()
+    retry_delay_s: float = 1.0
     cache: bool = True
     resume: bool = True
+    resume_params: tuple[str, ...] = ()
+    smoke: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
     doc: str = ""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    smoking: bool = False
 
     def with_options(self, **changes: Any) -> Run:
         """A copy with some fields changed."""

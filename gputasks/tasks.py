@@ -34,8 +34,12 @@ def train(
     stop_grace: str | float | None = None,
     stall_timeout: str | float | None = None,
     retries: int | None = None,
+    retry_on: Sequence[str | int] | None = None,
+    retry_delay: str | float | None = None,
     cache: bool | None = None,
     resume: bool | None = None,
+    resume_params: Sequence[str] | None = None,
+    smoke: Mapping[str, Any] | None = None,
     doc: str | None = None,
     launcher: str | None = None,
     nodes: Any = None,
@@ -64,8 +68,15 @@ def train(
         stop_grace: time between SIGTERM and SIGKILL, to write a last checkpoint; 30 s.
         stall_timeout: a worker silent for so long ends the run with all stacks; 10 min, or `"off"`.
         retries: further attempts after a failure, each from the newest checkpoint.
+        retry_on: what is worth a further attempt: `"failed"`, `"lost"`, `"timed_out"`, exit codes,
+            signals (`"SIGKILL"`), names of exceptions (`"OutOfMemoryError"`); by default whatever
+            is no interruption and no timeout.
+        retry_delay: wait before the first further attempt; doubles each time, up to 5 min; 1 s.
         cache: keep outputs for later.
         resume: continue an interrupted run with the same inputs from its newest checkpoint.
+        resume_params: names of params, e.g. `("max_epochs",)`: when only these have changed since
+            the last finished run, continue from its newest checkpoint.
+        smoke: params for `doit TASK --smoke`, over the others; such a run counts apart.
         doc: shown by `doit list`.
         launcher: only `"local"` so far.
         nodes: not there yet.
@@ -98,6 +109,8 @@ def command(
     max_duration: str | float | None = None,
     stop_grace: str | float | None = None,
     retries: int | None = None,
+    retry_on: Sequence[str | int] | None = None,
+    retry_delay: str | float | None = None,
     cache: bool | None = None,
     resume: bool | None = None,
     doc: str | None = None,
@@ -123,6 +136,8 @@ def command(
         max_duration: `"2h"`; it is then stopped and counts as timed out.
         stop_grace: time between SIGTERM and SIGKILL; 30 s.
         retries: further attempts after a failure.
+        retry_on: what is worth one, see `train`.
+        retry_delay: wait before the first further attempt; doubles each time, up to 5 min; 1 s.
         cache: keep outputs for later.
         resume: leave the outputs of an interrupted run with the same inputs where they are.
         doc: shown by `doit list`.

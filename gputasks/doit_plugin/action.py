@@ -51,7 +51,7 @@ class RunAction(BaseAction):  # type: ignore[misc]
         digests = Digests.shared(self.layout)
         job = Job(
             task=self.task.name,
-            run=self.run.with_options(params=found["params"]),
+            run=self.run.with_options(**found["asked"]),
             layout=self.layout,
             digests=digests,
             inputs=found["inputs"],

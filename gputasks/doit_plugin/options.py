@@ -16,12 +16,13 @@ from gputasks.errors import ConfigError, raise_all
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from gputasks.receipts import Receipt
     from gputasks.specs import Run
 
 Options = dict[str, Any]
 
-KEEP = "keep"
-RESERVED = ("smoke", KEEP, "local", "no_wait", "verify")
+KEEP, SMOKE = "keep", "smoke"
+RESERVED = (SMOKE, KEEP, "local", "no_wait", "verify")
 """Options that every training has, or will have: no param may be called so."""
 
 _NAME = re.compile(r"[A-Za-z][\w.-]*", re.ASCII)
@@ -41,14 +42,9 @@ def task_options(run: Run) -> list[Options]:
             if name in run.params
         ]
     )
-    found: list[Options] = [
-        {
-            "name": KEEP,
-            "long": KEEP,
-            "type": bool,
-            "default": False,
-            "help": "accept the params of the last run",
-        }
+    found = [
+        _switch(KEEP, "accept the params of the last run"),
+        _switch(SMOKE, "a quick pass with the params of `smoke=`, which counts apart"),
     ]
     for name, value in _leaves(run.params):
         option: Options = {"name": name, "long": name, "default": None, "type": str}
@@ -57,6 +53,10 @@ def task_options(run: Run) -> list[Options]:
             option.update(type=bool, inverse=f"no-{name}")
         found.append(option)
     return found
+
+
+def _switch(name: str, what: str) -> Options:
+    return {"name": name, "long": name, "type": bool, "default": False, "help": what}
 
 
 def _leaves(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -69,39 +69,51 @@ def _leaves(params: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield name, value
 
 
-def with_options(run: Run, task: str, options: Options | None, kept: Options | None) -> Run:
+def with_options(run: Run, task: str, options: Options | None, last: Receipt | None) -> Run:
     """The run with what the command line said.
 
     Args:
         run: as dodo.py defines it.
         task: its name, for messages.
         options: doit's `task.options`, None when the task was not named on the command line.
-        kept: the params of the last finished run, for `--keep`.
+        last: of the last finished run, for `--keep`.
 
     Raises:
-        ConfigError: values of another type than the param's, all at once.
+        ConfigError: values of another type than the param's, all at once; `--smoke` of a task that
+            does not say what that is.
 
     """
     if run.kind != "train" or not options:
         return run
-    params = dict(kept) if options.get(KEEP) and kept is not None else _copy(run.params)
+    params, given, smoking = _copy(run.params), {}, bool(options.get(SMOKE))
+    if options.get(KEEP) and last is not None:
+        params, given = _copy(last.inputs["params"]), dict(last.options)
+        smoking = smoking or last.inputs.get("smoke", False)
+    if smoking and not run.smoke:
+        raise ConfigError(
+            f"`{task}` has no `smoke=`, so there is no `--smoke`",
+            hint='`gt.train(…, smoke={"limit_train_batches": 0.05})`',
+        )
+    if smoking:
+        params.update(_copy(run.smoke))
     faults = []
     for name, declared in _leaves(run.params):
-        given = options.get(name)
-        if given is None:
+        text = options.get(name)
+        if text is None:
             continue
         try:
-            _put(params, name, _value(given, declared))
+            given[name] = _value(text, declared)
+            _put(params, name, given[name])
         except ValueError:
             kind = type(declared).__name__
             faults.append(
                 ConfigError(
                     f"option `--{name}` of task `{task}` must be {_A[kind]}, as in dodo.py,"
-                    f" not `{given}`"
+                    f" not `{text}`"
                 )
             )
     raise_all(faults)
-    return run.with_options(params=params)
+    return run.with_options(params=params, given=given, smoking=smoking)
 
 
 _A = {
@@ -156,5 +168,5 @@ def _copy(params: Mapping[str, Any]) -> Options:
 def _put(params: Options, name: str, value: Any) -> None:
     *tables, last = name.split(".") if name not in params else [name]
     for table in tables:
-        params = params[table]
+        params = params.setdefault(table, {})
     params[last] = value

@@ -75,8 +75,7 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
         """
         digests = Digests.shared(self.layout)
         found = receipts.read(self.layout, self.task_name)
-        kept = None if found is None else found.inputs["params"]
-        self.asked = with_options(self.run, self.task_name, options, kept)
+        self.asked = with_options(self.run, self.task_name, options, found)
         self.verdict = evaluate(
             self.asked, self.task_name, self.layout, digests, found=found, recorded=recorded
         )
@@ -108,7 +107,7 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
             kind=self.run.kind,
             reasons=verdict.reasons,
             inputs=verdict.inputs,
-            params=self.asked.params,
+            asked={k: getattr(self.asked, k) for k in ("params", "given", "smoking")},
         )
         refused = graph.unfinished_input(task, self.tasks_dict or {}, self.layout)
         if refused is not None and not verdict.up_to_date:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from gputasks.fingerprint import diff
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from gputasks.layout import Layout
     from gputasks.receipts.inputs import Inputs
@@ -31,11 +31,28 @@ def cause(kind: str, name: str, text: str, old: Any = None, new: Any = None) -> 
     return {"kind": kind, "name": name, "old": old, "new": new, "text": text}
 
 
-def compare(old: Inputs, new: Inputs, layout: Layout) -> list[Cause]:
-    """Every difference between two fingerprints, most telling first."""
+def compare(
+    old: Inputs, new: Inputs, layout: Layout, *, dropped: Collection[str] = ()
+) -> list[Cause]:
+    """Every difference between two fingerprints, most telling first.
+
+    Args:
+        old: of the last finished run.
+        new: of now.
+        layout: where manifests lie, to tell which file of a folder changed.
+        dropped: params that the command line gave then and does not give now.
+
+    """
     if old.get("version") != new["version"]:
         return [cause("version", "receipt", "the receipt is of another version of gputasks")]
-    causes = [*_mapping("param", "", old["params"], new["params"])]
+    causes = []
+    if old["smoke"] != new["smoke"]:
+        text = "smoke run" if new["smoke"] else "the last run was a smoke run"
+        causes.append(cause("smoke", "smoke", text, old["smoke"], new["smoke"]))
+    for each in _mapping("param", "", old["params"], new["params"]):
+        if each["name"] in dropped:
+            each["text"] += " (option not given)"
+        causes.append(each)
     if old["params_style"] != new["params_style"]:
         causes.append(
             _value("params_style", "params_style", old["params_style"], new["params_style"])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Inputs = dict[str, Any]
 
-VERSION = 1
+VERSION = 2
 
 
 def take_inputs(run: Run, digests: Digests) -> Inputs:
@@ -45,6 +45,7 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
         "version": VERSION,
         "kind": run.kind,
         "params": _plain(run.params),
+        "smoke": run.smoking,
         "params_style": run.params_style,
         "args": list(run.args),
         "argv": list(run.argv),

@@ -40,6 +40,7 @@ class Receipt(Frozen):
         finished: Unix time.
         duration_s: of the run, by a monotonic clock.
         metrics: the last reported ones.
+        options: params that the command line gave, which the next one may not give.
 
     """
 
@@ -50,6 +51,7 @@ class Receipt(Frozen):
     finished: float = 0.0
     duration_s: float = 0.0
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     version: int = VERSION
 
 

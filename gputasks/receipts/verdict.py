@@ -105,7 +105,13 @@ def _causes(
     if recorded != found.run:
         text = f"doit recorded run {recorded}, the receipt is of run {found.run}"
         return [cause("record", "", text, recorded, found.run)]
-    return [*compare(found.inputs, inputs, layout), *_outputs(found, layout, digests)]
+    # Of a nested param the options name `table.key`, the causes only `table`.
+    given = {name.partition(".")[0] for name in run.given}
+    dropped = {name.partition(".")[0] for name in found.options} - given
+    return [
+        *compare(found.inputs, inputs, layout, dropped=dropped),
+        *_outputs(found, layout, digests),
+    ]
 
 
 def _outputs(found: Receipt, layout: Layout, digests: Digests) -> list[Cause]:

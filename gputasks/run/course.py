@@ -19,7 +19,7 @@ from gputasks.proc import Interrupted, interrupts
 from gputasks.receipts import Receipt, history
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
-from gputasks.run import messages, preflight
+from gputasks.run import messages, preflight, retries
 from gputasks.run.attempt import AttemptResult, run_attempt
 from gputasks.run.job import Done, Job, interrupted
 from gputasks.run.record import RunRecord
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from gputasks.events import EventLog
     from gputasks.leases import GpuLease, TaskLock
     from gputasks.specs import Outcome, Placement
-
-BACK_OFF_S = 1.0
 
 
 class Course:
@@ -158,10 +156,15 @@ class Course:
             failure = self._attempt(attempt, placement, python=python, env=env, deadline=deadline)
             if failure is None:
                 return
-            if number == run.retries or failure.outcome in ("interrupted", "timed_out"):
+            if number == run.retries or not retries.worth_it(run, failure):
                 raise failure
-            self._note(f"attempt {number} {failure.outcome}: {failure.error.message}; trying again")
-            time.sleep(BACK_OFF_S)
+            wait = retries.delay_s(run, number)
+            self._note(
+                f"attempt {number} {failure.outcome}: {failure.error.message};"
+                f" trying again in {wait:g} s"
+            )
+            self.lock.heartbeat()
+            retries.back_off(wait)
             resume = self.stage.between(attempt.folder)
 
     def _attempt(
@@ -239,6 +242,7 @@ class Course:
                     finished=receipts.now(),
                     duration_s=self.record.duration_s,
                     metrics=self.result.metrics,
+                    options=run.given,
                 ),
             )
             job.digests.save()

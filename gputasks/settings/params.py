@@ -17,7 +17,7 @@ _WIDEST_INT = 10**4000
 """Python refuses to write out more digits than 4300."""
 
 
-def checked_params(faults: Faults, value: Any) -> dict[str, Any]:
+def checked_params(faults: Faults, value: Any, key: str = "params") -> dict[str, Any]:
     """A deep copy of the params; later changes of the user's own objects do not reach it.
 
     Values are None, bool, int, float (also inf and nan), str, and lists and dicts of these.  Tuples
@@ -25,9 +25,9 @@ def checked_params(faults: Faults, value: Any) -> dict[str, Any]:
     Everything else is a fault: numpy and torch scalars have `.item()`, which says what is meant.
     """
     if not hasattr(value, "items"):
-        faults.must("params", "a table of names and values", value)
+        faults.must(key, "a table of names and values", value)
         return {}
-    copied = _copy(faults, value, ("params",))
+    copied = _copy(faults, value, (key,))
     return copied if isinstance(copied, dict) else {}
 
 

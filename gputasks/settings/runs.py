@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputasks.checks import paths, values
 from gputasks.checks.faults import Faults, shown
+from gputasks.errors import did_you_mean
 from gputasks.settings import environment, flags, outputs
 from gputasks.settings.params import checked_params
 from gputasks.settings.shared import LATER, SHARED_KEYS, given_keys, shared_fields
@@ -23,15 +24,9 @@ if TYPE_CHECKING:
     from gputasks.checks.faults import Place
     from gputasks.specs import ParamsStyle
 
-TRAIN_KEYS = (
-    "params",
-    "params_style",
-    "args",
-    "nproc_per_node",
-    "stall_timeout",
-    *SHARED_KEYS,
-    *LATER,
-)
+TRAIN_ONLY = ("params", "params_style", "args", "nproc_per_node", "stall_timeout", "smoke",
+              "resume_params")  # fmt: skip
+TRAIN_KEYS = (*TRAIN_ONLY, *SHARED_KEYS, *LATER)
 COMMAND_KEYS = ("shell", *SHARED_KEYS, "image")
 
 _HOOKS = ("on_start", "on_end", "on_success", "on_failure")
@@ -82,6 +77,12 @@ def checked_train(
     if "params" in given:
         fields["params"] = checked_params(faults, given["params"])
         _refuse_traps(faults, fields["params"])
+    if "smoke" in given:
+        fields["smoke"] = checked_params(faults, given["smoke"], key="smoke")
+    if "resume_params" in given:
+        fields["resume_params"] = _resume_params(
+            faults, given["resume_params"], fields.get("params", {})
+        )
     if "params_style" in given:
         styles = ("flags", "key=value", "none")
         fields["params_style"] = values.choice(
@@ -111,6 +112,19 @@ def checked_train(
     run = Run(kind="train", script=path, **fields)
     _check_overlap(faults, run, path)
     return run
+
+
+def _resume_params(faults: Faults, value: Any, params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of params: a change of only these continues from the last checkpoint."""
+    names = values.words(faults, "resume_params", value)
+    for name in names:
+        if name not in params:
+            faults.add(
+                f"`resume_params` of {faults.owner} names `{name}`, which is none of its params",
+                "resume_params",
+                hint=did_you_mean(name, params) if params else "",
+            )
+    return names
 
 
 def _refuse_traps(faults: Faults, params: Mapping[str, Any]) -> None:
@@ -157,7 +171,7 @@ def checked_command(
     """The same with a collector of the caller's; the run counts only if it stays empty."""
     if extra_args:
         _refuse_positional(faults, "a list of the program and its arguments", len(extra_args))
-    others = {k: f"`{k}` is for trainings; write it into the command" for k in TRAIN_KEYS[:5]}
+    others = {k: f"`{k}` is for trainings; write it into the command" for k in TRAIN_ONLY}
     for key in (k for k in keys if k in _HOOKS):
         faults.add(
             f"hooks are not possible on a command: `{key}`",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 from gputasks.checks import paths, values
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from gputasks.checks.faults import Faults
 
 SHARED_KEYS = ("file_dep", "artifacts", "resources", "env", "python", "cwd", "max_duration",
-               "stop_grace", "retries", "cache", "resume", "name", "doc")  # fmt: skip
+               "stop_grace", "retries", "retry_on", "retry_delay", "cache", "resume", "name",
+               "doc")  # fmt: skip
+RETRY_OUTCOMES = ("failed", "lost", "timed_out")
 LATER = {
     "launcher": "other ways to start workers than `local`",
     "nodes": "training on several nodes",
@@ -46,6 +49,11 @@ def shared_fields(faults: Faults, keys: Mapping[str, Any], *, training: bool) ->
             lambda v: values.duration(faults, "stop_grace", v, off=False),
         ),
         "retries": ("retries", lambda v: values.whole(faults, "retries", v, least=0, most=1000)),
+        "retry_on": ("retry_on", lambda v: _retry_on(faults, v)),
+        "retry_delay": (
+            "retry_delay_s",
+            lambda v: values.duration(faults, "retry_delay", v, off=False),
+        ),
         "cache": ("cache", lambda v: values.boolean(faults, "cache", v)),
         "resume": ("resume", lambda v: values.boolean(faults, "resume", v)),
         "name": ("name", lambda v: _name(faults, v)),
@@ -73,6 +81,26 @@ def _resources(faults: Faults, value: Any) -> Resources | None:
     before = len(faults.found)
     fields = checked_fields(deeper, value)
     return Resources(**fields) if len(faults.found) == before else None
+
+
+def _retry_on(faults: Faults, value: Any) -> tuple[str, ...]:
+    """Outcomes, exit codes, signals and names of exceptions, as texts."""
+    found: list[str] = []
+    for item in value if isinstance(value, (list, tuple)) else [value]:
+        code = type(item) is int and 0 < item < 256
+        word = isinstance(item, str) and (
+            item in RETRY_OUTCOMES or re.fullmatch(r"SIG[A-Z0-9]+|[\w.]*\b[A-Z]\w+", item, re.ASCII)
+        )
+        if code or word:
+            found.append(str(item))
+        else:
+            faults.must(
+                "retry_on",
+                "a list of `failed`, `lost`, `timed_out`, exit codes, signals (`SIGKILL`) and names"
+                " of exceptions (`OutOfMemoryError`)",
+                item,
+            )
+    return tuple(found)
 
 
 def _python(faults: Faults, value: Any) -> str:

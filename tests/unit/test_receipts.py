@@ -10,7 +10,7 @@ from gputasks.layout import Layout, file_name, read_json, write_whole
 from gputasks.receipts.compare import compare
 
 BASE = {
-    "version": 1, "kind": "train", "params": {"lr": 0.001}, "params_style": "flags", "args": ["--a", "1"],
+    "version": 1, "kind": "train", "smoke": False, "params": {"lr": 0.001}, "params_style": "flags", "args": ["--a", "1"],
     "argv": [], "shell": False, "env": {"A": "1"}, "cwd": "", "workers": {"nproc_per_node": 2, "gpu_count": "auto"},
     "artifacts": {"m": "ckpt"}, "python": "CPython 3.11.7", "packages": {"torch": "2.12.0"},
     "files": {"d.csv": "blake3:1"}, "code": {"t.py": "blake3:2"}, "missing": [],
