@@ -6,6 +6,7 @@ digests/TASK           digests of its outputs only, rewritten only when they cha
 runs/TASK/RUN_ID/      run.json, events.jsonl, attempt-N/ with one log per rank
 locks/TASK.lock        flock of the task that runs
 trees/                 manifests of directories, to say which file changed
+cache/                 artifacts of earlier runs, see `cache`
 trash/TASK/RUN_ID/     what stood at an artifact's path before a fresh run
 state.db, stat-cache   doit's records; digests by file state
 ====================== =========================================================================
@@ -62,6 +63,19 @@ class Layout:
     def run(self, task: str, run_id: str) -> str:
         """Folder of one run."""
         return os.path.join(self.runs(task), run_id)
+
+    def forgotten(self, task: str) -> str:
+        """Where the receipt of a task lies after `doit forget`."""
+        return os.path.join(self.state, "receipts", file_name(task) + ".forgotten")
+
+    def storing(self, task: str) -> str:
+        """Path of the lock that is held while a task's artifacts are copied into the cache."""
+        return os.path.join(self.state, "locks", file_name(task) + ".storing")
+
+    @property
+    def cache(self) -> str:
+        """The cache, where nothing else is said."""
+        return os.path.join(self.state, "cache")
 
     def trash(self, task: str, run_id: str) -> str:
         """Where artifacts go that stood in the way of a fresh run."""

@@ -57,7 +57,7 @@ class RunAction(BaseAction):  # type: ignore[misc]
             inputs=found["inputs"],
             reasons=reasons_of(self.task),
             run_id=found["run"],
-            forced=bool(found.get("up_to_date")),
+            forced=bool(found.get("forced")),
         )
         try:
             done = conduct(job)

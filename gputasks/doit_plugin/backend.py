@@ -144,6 +144,8 @@ class DurableDB:
         self._changed.discard(task_id)
         if self._unfinished == task_id:
             self._unfinished = ""
+        if not self._lookups:
+            self._db.forget(task_id)
         if (
             not nothing
             and os.path.exists(self.name)
@@ -160,6 +162,7 @@ class DurableDB:
         """
         self._records, self._all = {}, {}
         self._changed, self._removed = set(), set()
+        self._db.forget()
         if os.path.exists(self.name):
             self._db.delete_all()
 

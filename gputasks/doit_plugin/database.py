@@ -108,6 +108,17 @@ class Database:
             return False
         return True
 
+    def forget(self, task_id: str = "") -> None:
+        """The user forgets a task, or all: their receipts count no more, nor does the cache."""
+        layout = Layout(os.path.dirname(os.path.dirname(self.path)) or ".")
+        folder = os.path.dirname(layout.receipt("x"))
+        if os.path.basename(os.path.dirname(self.path)) != STATE_DIR or not os.path.isdir(folder):
+            return
+        receipts = [layout.receipt(task_id)] if task_id else _receipts(folder)
+        for path in receipts:
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(path, path.removesuffix(".json") + ".forgotten")
+
     def delete_all(self) -> None:
         """Commit that no task has a record.
 
@@ -258,3 +269,7 @@ def _reason(error: Exception) -> str:
     if "readonly" in text:
         return "it is read-only"
     return text
+
+
+def _receipts(folder: str) -> list[str]:
+    return [os.path.join(folder, n) for n in os.listdir(folder) if n.endswith(".json")]

@@ -39,6 +39,13 @@ def reasons_of(task: Task) -> list[str]:
     return [f"{', '.join(changed[:3])} changed since doit recorded it"] if changed else ["forced"]
 
 
+def _check_project_file() -> None:
+    """A faulty gputasks.toml is told before anything starts; a no-op need not read it."""
+    from gputasks.settings import project
+
+    project.find()
+
+
 class UpToDate(UptodateCalculator):  # type: ignore[misc]
     """Compares the receipt of a task with the world each time doit asks."""
 
@@ -99,8 +106,10 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
         except GputasksError as error:
             meta["refused"] = render(error)
             return False
-        if verdict.up_to_date:
-            meta["up_to_date"] = True
+        if not verdict.up_to_date:
+            _check_project_file()
+        if verdict.up_to_date or any(c["kind"] == "forgotten" for c in verdict.causes):
+            meta["forced"] = True
         meta.update(
             run=(run_id := new_run_id(self.layout, task.name)),
             run_dir=self.layout.run(task.name, run_id),

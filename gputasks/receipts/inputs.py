@@ -7,6 +7,7 @@ reference: the text `${secrets.NAME}` in `env`, never the value.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,12 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
         inputs["python"] = f"{used.implementation} {used.version}"
         inputs["packages"] = dict(used.packages)
     return inputs
+
+
+def inputs_digest(inputs: Inputs) -> str:
+    """One digest of a fingerprint: two runs with the same one would do the same."""
+    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def changed_during(before: Inputs, run: Run, digests: Digests) -> list[str]:

@@ -57,7 +57,10 @@ class Receipt(Frozen):
 
 def read(layout: Layout, task: str) -> Receipt | None:
     """The receipt of a task, or None when there is none or it cannot be read."""
-    value = read_json(layout.receipt(task))
+    return _parse(read_json(layout.receipt(task)))
+
+
+def _parse(value: Any) -> Receipt | None:
     if not isinstance(value, dict) or value.get("version") != VERSION:
         return None
     try:
@@ -89,6 +92,8 @@ def write(layout: Layout, receipt: Receipt) -> None:
     if not _holds(path, text):
         write_whole(path, text)
     write_json(layout.receipt(receipt.task), asdict(receipt))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(layout.forgotten(receipt.task))
 
 
 def _holds(path: str, data: bytes) -> bool:
@@ -110,9 +115,9 @@ def withdraw(layout: Layout, task: str, keep: str) -> None:
         os.replace(layout.receipt(task), keep)
 
 
-def read_previous(folder: str) -> bool:
-    """True when the run in this folder took the place of a finished one."""
-    return os.path.exists(os.path.join(folder, "previous-receipt.json"))
+def read_previous(folder: str) -> Receipt | None:
+    """The receipt that was withdrawn when the run in this folder began."""
+    return _parse(read_json(os.path.join(folder, "previous-receipt.json")))
 
 
 def now() -> float:

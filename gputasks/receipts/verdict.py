@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from gputasks.fingerprint import diff
@@ -96,12 +97,12 @@ def _causes(
 ) -> list[Cause]:
     if run.kind == "command" and not run.file_dep and not run.artifacts:
         return [cause("always", "", "it has neither file_dep nor artifacts: always runs")]
+    if found is None and os.path.exists(layout.forgotten(task)):
+        return [cause("forgotten", "", "forgotten by `doit forget`")]
     if found is None:
         return [_no_receipt(history.latest(layout, task), recorded)]
     if recorded is None:
-        return [
-            cause("forgotten", "", "doit has no record of it (`doit forget`, or a new database)")
-        ]
+        return [cause("record", "", "doit has no record of it: its database is new", None)]
     if recorded != found.run:
         text = f"doit recorded run {recorded}, the receipt is of run {found.run}"
         return [cause("record", "", text, recorded, found.run)]

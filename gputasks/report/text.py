@@ -38,6 +38,8 @@ def finished_text(name: str, event: Event) -> str:
     """`train  succeeded in 41s · checkpoints (1.2 MB) · val_acc 0.95`."""
     took = format_duration(float(event.get("duration_s") or 0))
     parts = [f"{name}  {event.get('outcome')} in {took}"]
+    if origin := event.get("restored"):
+        parts = [f"{name}  restored from the cache in {took} (run {origin.get('run')})"]
     for artifact in event.get("artifacts") or []:
         size = format_bytes(artifact.get("bytes") or 0)
         parts.append(f"{one_line(str(artifact.get('path')))} ({size})")

@@ -11,6 +11,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gputasks import plan, secrets
+from gputasks.artifacts import aside
+from gputasks.cache.cache import Damaged
+from gputasks.cache.copying import Cancelled
 from gputasks.errors import GputasksError, MachineError, render
 from gputasks.launch.local import Attempt, local_command
 from gputasks.leases import lease_gpus
@@ -19,7 +22,7 @@ from gputasks.proc import Interrupted, interrupts
 from gputasks.receipts import Receipt, history
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
-from gputasks.run import messages, preflight, retries
+from gputasks.run import keeping, messages, preflight, retries
 from gputasks.run.attempt import AttemptResult, run_attempt
 from gputasks.run.job import Done, Job, interrupted
 from gputasks.run.record import RunRecord
@@ -27,6 +30,7 @@ from gputasks.run.stage import Stage
 from gputasks.run.vcs import git_state
 
 if TYPE_CHECKING:
+    from gputasks.cache import Entry
     from gputasks.events import EventLog
     from gputasks.leases import GpuLease, TaskLock
     from gputasks.specs import Outcome, Placement
@@ -41,7 +45,7 @@ class Course:
         self.log = log
         self.lock = lock
         self.record = RunRecord(job.layout, job.task, job.run_id)
-        self.stage = Stage(job.task, job.run, job.layout, self.record, self._note)
+        self.stage = Stage(job.task, job.run, job.layout, self.record, job.digests, self._note)
         self.root = os.path.abspath(job.layout.root)
         self.lease: GpuLease | None = None
         self.result: AttemptResult | None = None
@@ -54,8 +58,8 @@ class Course:
 
         """
         run, job = self.run, self.job
-        env = secrets.resolve(run.env, os.environ)
-        python = preflight.check(run, job.inputs, self.root, job.digests)
+        entry = None if job.forced else keeping.kept(run, job.inputs, job.layout)
+        env, python = ({}, "") if entry is not None else self._ready()
         self.stage.check()
         previous = history.latest(job.layout, job.task)
         git = git_state(self.root)
@@ -63,6 +67,11 @@ class Course:
         outcome: Outcome = "failed"
         failure: GputasksError | Interrupted | None = None
         try:
+            if entry is not None:
+                done = self._restore(entry)
+                if done is not None:
+                    return done
+                env, python = self._ready()
             resume = self.stage.prepare(previous, forced=job.forced)
             placement = self._lease()
             self._attempts(placement, resume, python=python, env=env)
@@ -86,6 +95,12 @@ class Course:
                 self.lease.release()
             if failure is not None:
                 self._close(outcome, failure)
+
+    def _ready(self) -> tuple[dict[str, str], str]:
+        """Variables and interpreter, when nothing speaks against a start."""
+        job = self.job
+        env = secrets.resolve(self.run.env, os.environ)
+        return env, preflight.check(self.run, job.inputs, self.root, job.digests)
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -219,6 +234,34 @@ class Course:
             raise Interrupted(result.signum)
         return failure
 
+    def _restore(self, entry: Entry) -> Done | None:
+        """Put artifacts of an earlier run with the same inputs in place; None when they are bad."""
+        job = self.job
+        folder = os.path.join(self.record.folder, "restored")
+        self.log.write("phase", phase="restore")
+        try:
+            keeping.open_cache(job.layout).restore(entry, folder, interrupted)
+        except Cancelled:
+            raise Interrupted(interrupts.requested or 2) from None
+        except Damaged:
+            aside.remove(folder)
+            self._note("its artifacts in the cache are damaged; making them anew")
+            return None
+        self.stage.clear_the_way()
+        aside.put_back(self.run.artifacts, folder)
+        aside.remove(folder)
+        said = entry.receipt
+        facts = {**entry.facts}
+        if facts.get("best_model_path"):
+            facts["best_model_path"] = os.path.join(self.root, facts["best_model_path"])
+        return self._finish(
+            dict(said["outputs"]),
+            said["metrics"],
+            facts,
+            said["duration_s"],
+            restored={"task": entry.task, "run": entry.run, "stored": entry.stored},
+        )
+
     def _publish(self) -> Done:
         job, run = self.job, self.run
         assert self.result is not None  # noqa: S101  an attempt has succeeded
@@ -228,35 +271,59 @@ class Course:
             self._note(f"{path} changed during the run: `{job.task}` was made from the old one")
         if interrupts.requested is not None:
             raise Interrupted(interrupts.requested)
+        result = self.result
+        return self._finish(digests, result.metrics, result.facts, self.record.duration_s)
+
+    def _finish(
+        self,
+        outputs: dict[str, dict[str, str]],
+        metrics: dict[str, Any],
+        facts: dict[str, Any],
+        duration_s: float,
+        restored: dict[str, Any] | None = None,
+    ) -> Done:
+        """Write down that all is well, in the order in which a crash does no harm."""
+        job, run = self.job, self.run
+        receipt = Receipt(
+            task=job.task,
+            run=job.run_id,
+            inputs=job.inputs,
+            outputs=outputs,
+            finished=receipts.now(),
+            duration_s=duration_s,
+            metrics=metrics,
+            options=run.given,
+        )
         with interrupts.deferred():
             self.record.close(
-                "succeeded", artifacts=digests, metrics=self.result.metrics, facts=self.result.facts
+                "succeeded", artifacts=outputs, metrics=metrics, facts=facts, restored=restored
             )
-            receipts.write(
-                job.layout,
-                Receipt(
-                    task=job.task,
-                    run=job.run_id,
-                    inputs=job.inputs,
-                    outputs=digests,
-                    finished=receipts.now(),
-                    duration_s=self.record.duration_s,
-                    metrics=self.result.metrics,
-                    options=run.given,
-                ),
-            )
+            receipts.write(job.layout, receipt)
             job.digests.save()
             self.stage.empty_trash()
+            if run.cache and run.artifacts and restored is None:
+                self._keep(receipt, facts)
             self.log.write(
                 "finished",
                 outcome="succeeded",
                 exit_code=0,
                 duration_s=self.record.duration_s,
                 artifacts=messages.artifact_list(run),
-                checkpoint=messages.best_checkpoint(self.result.facts, self.root),
-                metrics=self.result.metrics,
+                checkpoint=messages.best_checkpoint(facts, self.root),
+                metrics=metrics,
+                restored=restored,
             )
-        return Done(job.run_id, digests, self.result.metrics)
+        return Done(job.run_id, outputs, metrics)
+
+    def _keep(self, receipt: Receipt, facts: dict[str, Any]) -> None:
+        """Begin to copy the artifacts into the cache.  Nothing that fails there fails the run."""
+        with contextlib.suppress(OSError):
+            keeper = keeping.Keeper(self.job.layout, receipt, facts)
+            refusal = keeper.refusal()
+            if refusal:
+                self._note(f"artifacts are not kept in the cache: {refusal}", level="info")
+            else:
+                keeper.start()
 
     # -- the way out ---------------------------------------------------------------------------
 

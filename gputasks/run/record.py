@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import platform
 import time
@@ -13,18 +11,13 @@ from typing import TYPE_CHECKING, Any
 from gputasks.layout import write_json
 from gputasks.leases.flock import boot_id
 from gputasks.receipts import history
+from gputasks.receipts.inputs import inputs_digest
 from gputasks.version import __version__
 
 if TYPE_CHECKING:
     from gputasks.layout import Layout
     from gputasks.receipts.inputs import Inputs
     from gputasks.specs import Placement, Run
-
-
-def inputs_digest(inputs: Inputs) -> str:
-    """One digest of a fingerprint: two runs with the same one would do the same."""
-    text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
-    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class RunRecord:

@@ -15,12 +15,14 @@ from gputasks.proc import sweep_mark
 from gputasks.receipts import history
 from gputasks.receipts import receipt as receipts
 from gputasks.run import messages
+from gputasks.run.keeping import safe_to_lose, wait_for_keeping
 from gputasks.specs import Artifact
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gputasks.artifacts.outputs import State
+    from gputasks.fingerprint import Digests
     from gputasks.layout import Layout
     from gputasks.run.record import RunRecord
     from gputasks.specs import Run
@@ -35,8 +37,10 @@ class Stage:
         run: Run,
         layout: Layout,
         record: RunRecord,
+        digests: Digests,
         note: Callable[..., None],
     ) -> None:
+        self._digests = digests
         self._task = task
         self._run = run
         self._layout = layout
@@ -83,7 +87,7 @@ class Stage:
                 self._note(f"resuming from `{path}` of run {previous['run']}", level="info")
                 self._record.data["resumed_from"] = {"run": previous["run"], "checkpoint": path}
                 return os.path.abspath(path)
-        self._clear_the_way()
+        self.clear_the_way()
         return None
 
     def _mark_lost(self, previous: dict[str, Any]) -> None:
@@ -99,11 +103,20 @@ class Stage:
                 f"{left} processes of run {previous['run']} were still alive, and were ended"
             )
 
-    def _clear_the_way(self) -> None:
+    def clear_the_way(self) -> None:
+        """Move what stands at the declared paths into the trash.
+
+        Raises:
+            MachineError: something cannot be moved.
+
+        """
+        wait_for_keeping(self._layout, self._task)
+        previous = receipts.read_previous(self._record.folder)
+        replaced = safe_to_lose(self._run, previous, self._layout, self._digests.path)
         trash = self._layout.trash(self._task, self._record.run_id)
         places = aside.set_aside(self._run.artifacts, trash)
-        self._record.data["set_aside"] = places
-        if places and not receipts.read_previous(self._record.folder):
+        self._record.data.update(set_aside=places, replaced=replaced)
+        if places and not replaced:
             shown = ", ".join(f"`{p}`" for p in places)
             self._note(f"what stood at the artifacts' paths is now at {shown}")
 
@@ -156,9 +169,10 @@ class Stage:
         return aside.set_aside(self._run.artifacts, os.path.join(self._record.folder, "partial"))
 
     def empty_trash(self) -> None:
-        """Remove older outputs of this task that this one replaces; foreign files are kept."""
+        """Remove older outputs of this task that this one replaces, and that nobody could miss."""
         folder = os.path.dirname(self._layout.trash(self._task, "x"))
         with contextlib.suppress(OSError):
             for run_id in os.listdir(folder):
-                if receipts.read_previous(self._layout.run(self._task, run_id)):
+                record = history.load(self._layout, self._task, run_id)
+                if record is not None and record.get("replaced"):
                     aside.remove(os.path.join(folder, run_id))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gputasks.checks.faults import Faults
 from gputasks.errors import ConfigError, did_you_mean, nearest
+from gputasks.settings.cache import CacheSettings, checked_cache
 from gputasks.settings.toml import read_toml
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 DEFAULT = "gputasks.toml"
 PYPROJECT = "pyproject.toml"
-TABLES = ("runs", "images", "nodes", "node_pools", "resource_pools")
+TABLES = ("runs", "images", "nodes", "node_pools", "resource_pools", "cache")
 
 
 class Named(dict[str, T]):
@@ -51,6 +52,7 @@ class Project:
         nodes: nodes by name.
         node_pools: names or ssh destinations of nodes, by pool.
         resource_pools: how many units there are of each local pool.
+        cache: where artifacts are kept, and how much of it.
 
     """
 
@@ -60,6 +62,7 @@ class Project:
     nodes: Mapping[str, NodeSpec]
     node_pools: Mapping[str, tuple[str, ...]]
     resource_pools: Mapping[str, int]
+    cache: CacheSettings
 
 
 def load(path: str | os.PathLike[str] = DEFAULT) -> Project:
@@ -82,6 +85,19 @@ def load(path: str | os.PathLike[str] = DEFAULT) -> Project:
     project = _project(where, document.path, data)
     where.finish()
     return project
+
+
+def find() -> Project | None:
+    """What `load` finds in the working folder, or None where there is no such file.
+
+    Raises:
+        ConfigError: as `load`.
+
+    """
+    pyproject = _pyproject()
+    if os.path.lexists(DEFAULT) or (pyproject is not None and _has_table(pyproject)):
+        return load()
+    return None
 
 
 def _found(path: str) -> tuple[Document, tuple[str, ...]]:
@@ -163,6 +179,7 @@ def _project(faults: Faults, path: str, data: Mapping[str, Any]) -> Project:
         nodes=each("nodes", "node", tables.node),
         node_pools=each("node_pools", "node pool", tables.node_pool),
         resource_pools=pools,
+        cache=checked_cache(faults, data.get("cache", {})),
     )
     if "resource_pools" in data:
         tables.check_pools(faults, data.get("runs"), pools)
