@@ -68,6 +68,31 @@ def set_aside(artifacts: Iterable[Artifact], folder: str) -> list[str]:
     return moved
 
 
+def copy_aside(artifacts: Iterable[Artifact], folder: str) -> list[str]:
+    """Copy what stands at the declared paths into `folder`, under the artifacts' paths.
+
+    Returns:
+        Where each copy is.
+
+    Raises:
+        MachineError: it cannot be copied.
+
+    """
+    copied = []
+    for artifact in artifacts:
+        destination = os.path.join(folder, artifact.path)
+        try:
+            os.makedirs(os.path.dirname(destination), exist_ok=True)
+            if os.path.isdir(artifact.path):
+                shutil.copytree(artifact.path, destination, symlinks=True)
+            else:
+                shutil.copy2(artifact.path, destination)
+        except (OSError, shutil.Error) as error:
+            raise MachineError(f"cannot copy `{artifact.path}`: {error}") from error
+        copied.append(destination)
+    return copied
+
+
 def put_back(artifacts: Iterable[Artifact], folder: str) -> bool:
     """Undo `set_aside` for what is in `folder`; True when anything came back."""
     any_back = False

@@ -67,6 +67,12 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
     return inputs
 
 
+def resume_digest(inputs: Inputs, resume_params: Iterable[str]) -> str:
+    """Equal for runs of which one can continue the other: all inputs but these params."""
+    params = {k: v for k, v in inputs["params"].items() if k not in set(resume_params)}
+    return inputs_digest({**inputs, "params": params})
+
+
 def inputs_digest(inputs: Inputs) -> str:
     """One digest of a fingerprint: two runs with the same one would do the same."""
     text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))

@@ -172,14 +172,16 @@ def safe_to_lose(
 
     With `cache=False` the user has said that there need be no second copy.
     """
-    if previous is None:
+    if previous is None or not unchanged(previous, digest):
         return False
-    try:
-        unchanged = all(digest(o["path"]) == o["digest"] for o in previous.outputs.values())
-    except OSError:
-        return False
-    if not unchanged or {o["path"] for o in previous.outputs.values()} != {
-        a.path for a in run.artifacts
-    }:
+    if {o["path"] for o in previous.outputs.values()} != {a.path for a in run.artifacts}:
         return False
     return not run.cache or open_cache(layout).find(inputs_digest(previous.inputs)) is not None
+
+
+def unchanged(receipt: Receipt, digest: Callable[[str], str]) -> bool:
+    """The artifacts are still what the run left."""
+    try:
+        return all(digest(o["path"]) == o["digest"] for o in receipt.outputs.values())
+    except OSError:
+        return False

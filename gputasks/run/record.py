@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gputasks.layout import write_json
 from gputasks.leases.flock import boot_id
 from gputasks.receipts import history
-from gputasks.receipts.inputs import inputs_digest
+from gputasks.receipts.inputs import inputs_digest, resume_digest
 from gputasks.version import __version__
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class RunRecord:
             "started": _utc(self.started),
             "reasons": reasons,
             "inputs_digest": inputs_digest(inputs),
+            "resume_digest": resume_digest(inputs, run.resume_params),
             "params": dict(run.params),
             "script": run.script,
             "argv": list(run.argv),

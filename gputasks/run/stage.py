@@ -14,8 +14,9 @@ from gputasks.layout import write_json
 from gputasks.proc import sweep_mark
 from gputasks.receipts import history
 from gputasks.receipts import receipt as receipts
+from gputasks.receipts.inputs import VERSION, resume_digest
 from gputasks.run import messages
-from gputasks.run.keeping import safe_to_lose, wait_for_keeping
+from gputasks.run.keeping import safe_to_lose, unchanged, wait_for_keeping
 from gputasks.specs import Artifact
 
 if TYPE_CHECKING:
@@ -73,22 +74,52 @@ class Stage:
         """
         if previous is not None and previous["outcome"] == "running":
             self._mark_lost(previous)
-        if (
-            previous is not None
-            and previous["outcome"] != "succeeded"
-            and previous.get("inputs_digest") == self._record.data["inputs_digest"]
-            and self._run.resume
-            and not forced
-        ):
-            folder = self._layout.run(self._task, previous["run"])
-            aside.put_back(self._run.artifacts, os.path.join(folder, "partial"))
-            path = self._newest(ended=history.last_sign_of_life(folder))
+        if self._run.resume and not forced:
+            path = self._continued(previous) or self._prolonged()
             if path is not None:
-                self._note(f"resuming from `{path}` of run {previous['run']}", level="info")
-                self._record.data["resumed_from"] = {"run": previous["run"], "checkpoint": path}
                 return os.path.abspath(path)
         self.clear_the_way()
         return None
+
+    def _continued(self, previous: dict[str, Any] | None) -> str | None:
+        """The newest checkpoint of a run with these inputs that did not get to its end."""
+        if (
+            previous is None
+            or previous["outcome"] == "succeeded"
+            or previous.get("resume_digest") != self._record.data["resume_digest"]
+        ):
+            return None
+        folder = self._layout.run(self._task, previous["run"])
+        aside.put_back(self._run.artifacts, os.path.join(folder, "partial"))
+        return self._resume(previous["run"], ended=history.last_sign_of_life(folder))
+
+    def _prolonged(self) -> str | None:
+        """The newest checkpoint of the finished run, when only `resume_params` have changed."""
+        receipt = receipts.read_previous(self._record.folder)
+        names = self._run.resume_params
+        if (
+            receipt is None
+            or not names
+            or receipt.inputs["version"] != VERSION
+            or resume_digest(receipt.inputs, names) != self._record.data["resume_digest"]
+            or not unchanged(receipt, self._digests.path)
+        ):
+            return None
+        wait_for_keeping(self._layout, self._task)
+        if not safe_to_lose(self._run, receipt, self._layout, self._digests.path):
+            copy = self._layout.trash(self._task, self._record.run_id)
+            places = ", ".join(f"`{p}`" for p in aside.copy_aside(self._run.artifacts, copy))
+            self._note(f"a copy of what run {receipt.run} left is at {places}")
+        return self._resume(receipt.run, ended=time.time())
+
+    def _resume(self, run_id: str, *, ended: float) -> str | None:
+        path = self._newest(ended=ended)
+        if path is not None:
+            self._note(f"resuming from `{path}` of run {run_id}", level="info")
+            before = history.load(self._layout, self._task, run_id) or {}
+            self._record.data["resumed_from"] = {"run": run_id, "checkpoint": path}
+            self._record.data["chain"] = [*before.get("chain", []), run_id]
+        return path
 
     def _mark_lost(self, previous: dict[str, Any]) -> None:
         previous["outcome"] = "lost"
