@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputasks.cache.entries import read_entry
 
@@ -54,44 +54,60 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def evict(cache: Cache, cap: int) -> None:
-    """Remove what was used least recently until the rest takes no more than `cap` bytes.
+class Surplus(NamedTuple):
+    """What may go: entries, contents with their sizes."""
+
+    entries: list[str]
+    objects: dict[str, int]
+
+
+def surplus(cache: Cache, cap: int, *, unused_since: float = 0.0) -> Surplus:
+    """What nobody names, what was not used since then, and the least recently used over the cap.
 
     The contents of a run go with it, unless another run names them, or they are so young that a
     run may be about to.
+
+    Args:
+        cache: where to look.
+        cap: bytes.
+        unused_since: Unix time.
+
     """
     held = objects(cache)
     total = sum(size for size, _ in held.values())
-    if total <= cap:
-        return
     known = entries(cache)
     named: dict[str, int] = {}
     for _, _, entry in known:
         for digest in entry.objects if entry is not None else ():
             named[digest] = named.get(digest, 0) + 1
-    loose = [d for d, (_, age) in held.items() if d not in named and age > YOUNG_S]
-    total -= remove_objects(cache, loose, held)
-    for _, path, entry in known:
-        if total <= cap:
-            return
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-        gone = []
+    going = {d: n for d, (n, age) in held.items() if d not in named and age > YOUNG_S}
+    total -= sum(going.values())
+    paths = []
+    for used, path, entry in known:
+        if total <= cap and used >= unused_since:
+            break
+        paths.append(path)
         for digest in entry.objects if entry is not None else ():
             named[digest] -= 1
             if not named[digest] and digest in held:
-                gone.append(digest)
-        total -= remove_objects(cache, gone, held)
+                going[digest] = held[digest][0]
+                total -= held[digest][0]
+    return Surplus(paths, going)
 
 
-def remove_objects(cache: Cache, digests: list[str], held: dict[str, tuple[int, float]]) -> int:
-    """Remove contents; how many bytes that gave back."""
-    freed = 0
-    for digest in digests:
+def evict(cache: Cache, cap: int) -> None:
+    """Remove what is over the cap."""
+    remove(cache, surplus(cache, cap))
+
+
+def remove(cache: Cache, going: Surplus) -> None:
+    """Remove entries, then their contents: a crash in between leaves nothing half."""
+    for path in going.entries:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    for digest in going.objects:
         with contextlib.suppress(OSError):
             os.unlink(cache.object(digest))
-            freed += held[digest][0]
-    return freed
 
 
 def leftovers(cache: Cache) -> list[tuple[str, int]]:

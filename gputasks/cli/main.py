@@ -60,6 +60,18 @@ def _parser() -> argparse.ArgumentParser:
     logs.add_argument("--path", action="store_true", help="only tell where the log is")
     logs.set_defaults(view=_logs)
 
+    gc = views.add_parser("gc", help="what may be removed, and how much that is")
+    gc.add_argument("--yes", action="store_true", help="remove it")
+    gc.add_argument("--json", action="store_true", help="as data")
+    gc.add_argument("--keep-runs", type=int, default=5, metavar="N",
+                    help="newest runs of each task that stay [5]")  # fmt: skip
+    gc.add_argument("--older-than", default="7d", metavar="AGE",
+                    help="age of what was moved aside before it may go [7d]")  # fmt: skip
+    gc.add_argument("--unused-for", default="off", metavar="AGE",
+                    help="runs in the cache not used for so long may go [off]")  # fmt: skip
+    gc.add_argument("--cache-cap", metavar="SIZE", help="what the cache may keep [its cap]")
+    gc.set_defaults(view=_gc)
+
     unlock = views.add_parser("unlock", help="forget the lock of a dead run on another machine")
     unlock.add_argument("task", metavar="TASK")
     unlock.set_defaults(view=_unlock)
@@ -88,6 +100,19 @@ def _logs(options: argparse.Namespace) -> int:
         rank=options.rank,
         output=options.output,
         only_path=options.path,
+    )
+
+
+def _gc(options: argparse.Namespace) -> int:
+    from gputasks.cli.gc import gc
+
+    return gc(
+        yes=options.yes,
+        as_json=options.json,
+        keep_runs=options.keep_runs,
+        older_than=options.older_than,
+        unused_for=options.unused_for,
+        cache_cap=options.cache_cap,
     )
 
 
