@@ -80,6 +80,7 @@ class Project:
         return {
             **os.environ,
             "COLUMNS": "100",
+            "GPUTASKS_ARTIFACT_WAIT_S": "0.2",
             MARK: self.mark,
             "GPUTASKS_LEASE_DIR": str(self.root.parent / "leases"),
             **self.env,

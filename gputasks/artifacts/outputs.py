@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gputasks.artifacts.formats import CHECKPOINTS, checkable, fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from gputasks.specs import Artifact
 
@@ -121,16 +121,14 @@ def sync_to_disk(artifacts: Sequence[Artifact]) -> None:
                 os.fsync(file.fileno())
 
 
-def newest_checkpoint(
-    artifacts: Sequence[Artifact], *, ended: float
-) -> tuple[str | None, dict[str, str]]:
+def newest_checkpoint(places: Iterable[str], *, ended: float) -> tuple[str | None, dict[str, str]]:
     """The newest checkpoint that opens, and what was passed over as broken.
 
     A file of a format that cannot be checked counts only if the run lived on for a second after
     its last write: else it may be half of one.
 
     Args:
-        artifacts: where to look.
+        places: files and folders in which to look.
         ended: Unix time of the last sign of life of the run that wrote them.
 
     Returns:
@@ -138,8 +136,8 @@ def newest_checkpoint(
 
     """
     found: list[tuple[int, str]] = []
-    for artifact in artifacts:
-        for path in files_of(artifact.path):
+    for place in places:
+        for path in files_of(place):
             if path.lower().endswith(CHECKPOINTS):
                 with contextlib.suppress(OSError):
                     found.append((os.stat(path).st_mtime_ns, path))

@@ -46,6 +46,12 @@ def _parser() -> argparse.ArgumentParser:
     why.add_argument("-f", "--file", default="dodo.py", help="the dodo file [dodo.py]")
     why.set_defaults(view=_why)
 
+    plan = views.add_parser("plan", help="what would run, in order, and why; nothing is run")
+    plan.add_argument("task", nargs="*", metavar="TASK")
+    plan.add_argument("--json", action="store_true", help="as data")
+    plan.add_argument("-f", "--file", default="dodo.py", help="the dodo file [dodo.py]")
+    plan.set_defaults(view=_plan)
+
     status = views.add_parser("status", help="the latest run of each task")
     status.add_argument("task", nargs="*", metavar="TASK")
     status.add_argument("--json", action="store_true", help="as data")
@@ -82,6 +88,12 @@ def _why(options: argparse.Namespace) -> int:
     from gputasks.cli.why import why
 
     return why(options.task, as_json=options.json, dodo=options.file)
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from gputasks.cli.plan import plan
+
+    return plan(options.task, as_json=options.json, dodo=options.file)
 
 
 def _status(options: argparse.Namespace) -> int:

@@ -116,6 +116,27 @@ def lease_gpus(
         time.sleep(POLL_S)
 
 
+def holders(gpus: Sequence[Gpu]) -> dict[str, str]:
+    """Who holds which GPUs now, by UUID; nothing is taken.
+
+    Raises:
+        MachineError: the folder of leases cannot be used.
+
+    """
+    folder = lease_dir()
+    found = {}
+    for gpu in gpus:
+        fd = open_lock(os.path.join(folder, file_name(gpu.uuid) + ".lock"))
+        try:
+            # Shared: two that only look do not see each other.
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            found[gpu.uuid] = describe(read_owner(fd))
+        finally:
+            os.close(fd)
+    return found
+
+
 def _visible() -> str:
     value = os.environ.get("CUDA_VISIBLE_DEVICES")
     return "CUDA_VISIBLE_DEVICES is not set" if value is None else f"CUDA_VISIBLE_DEVICES={value}"

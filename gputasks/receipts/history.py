@@ -25,6 +25,16 @@ def latest(layout: Layout, task: str) -> Record | None:
     return load(layout, task, run_id)
 
 
+def newest(layout: Layout, task: str) -> list[Record]:
+    """All records of a task, the newest first."""
+    try:
+        names = os.listdir(layout.runs(task))
+    except OSError:
+        return []
+    records = [r for n in names if n != "latest" for r in [load(layout, task, n)] if r is not None]
+    return sorted(records, key=lambda r: str(r.get("started", "")), reverse=True)
+
+
 def load(layout: Layout, task: str, run_id: str) -> Record | None:
     """The record of one run."""
     record = read_json(os.path.join(layout.run(task, run_id), "run.json"))

@@ -294,9 +294,15 @@ class Course:
             metrics=metrics,
             options=run.given,
         )
+        listed = messages.artifact_list(run)
         with interrupts.deferred():
             self.record.close(
-                "succeeded", artifacts=outputs, metrics=metrics, facts=facts, restored=restored
+                "succeeded",
+                artifacts=outputs,
+                bytes=sum(a["bytes"] for a in listed),
+                metrics=metrics,
+                facts=facts,
+                restored=restored,
             )
             receipts.write(job.layout, receipt)
             job.digests.save()
@@ -308,7 +314,7 @@ class Course:
                 outcome="succeeded",
                 exit_code=0,
                 duration_s=self.record.duration_s,
-                artifacts=messages.artifact_list(run),
+                artifacts=listed,
                 checkpoint=messages.best_checkpoint(facts, self.root),
                 metrics=metrics,
                 restored=restored,

@@ -17,6 +17,7 @@ from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import VERSION, resume_digest
 from gputasks.run import messages
 from gputasks.run.keeping import safe_to_lose, unchanged, wait_for_keeping
+from gputasks.run.retries import back_off
 from gputasks.specs import Artifact
 
 if TYPE_CHECKING:
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from gputasks.layout import Layout
     from gputasks.run.record import RunRecord
     from gputasks.specs import Run
+
+
+WAIT_S = 5.0
+WAIT_VARIABLE = "GPUTASKS_ARTIFACT_WAIT_S"
 
 
 class Stage:
@@ -152,7 +157,7 @@ class Stage:
             self._note(f"what stood at the artifacts' paths is now at {shown}")
 
     def _newest(self, *, ended: float) -> str | None:
-        path, passed = outputs.newest_checkpoint(self._run.artifacts, ended=ended)
+        path, passed = outputs.newest_checkpoint((a.path for a in self._run.artifacts), ended=ended)
         for broken, why in passed.items():
             self._note(f"`{broken}` is {why}; passed over")
             # Left in place it would spoil the finished artifact.
@@ -180,6 +185,7 @@ class Stage:
             OSError: the disk could not take what was written.
 
         """
+        self._wait_for_late()
         said = outputs.faults(self._run.artifacts, self._before, started=self._record.started)
         if said:
             log = messages.log_of(self._record.folder, self._run, os.getcwd())
@@ -189,6 +195,24 @@ class Stage:
                 hint=f"`gputasks logs {self._task}` shows what it printed",
             )
         outputs.sync_to_disk(self._run.artifacts)
+
+    def _wait_for_late(self) -> None:
+        """A network file system may show what another machine wrote only after some seconds.
+
+        Raises:
+            Interrupted: a signal came meanwhile.
+
+        """
+        limit = float(os.environ.get(WAIT_VARIABLE) or WAIT_S)
+        until, said = time.monotonic() + limit, False
+        while missing := [a.path for a in self._run.artifacts if not os.path.lexists(a.path)]:
+            if time.monotonic() >= until:
+                return
+            if not said:
+                said = True
+                names = ", ".join(f"`{p}`" for p in missing)
+                self._note(f"{names} is not there; waiting up to {limit:g} s for it", level="info")
+            back_off(0.1)
 
     def clear(self) -> list[str]:
         """Take partial artifacts away from their paths; where they went.

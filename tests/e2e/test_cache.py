@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.conftest import Project
+from conftest import Project
 
 TRAIN = """
 def task_train():

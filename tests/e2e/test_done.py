@@ -213,3 +213,29 @@ def test_max_duration(project):
     assert time.monotonic() - began < 15
     failed(result, "timed out")
     project.gone()
+
+
+def test_an_artifact_that_shows_late_is_waited_for(project):
+    """Case B53: on NFS what another machine wrote may take seconds to be seen."""
+    project.env["GPUTASKS_ARTIFACT_WAIT_S"] = "20"
+    project.dodo("""
+        def task_make():
+            return gt.command(["sh", "-c", "touch ended"], artifacts=["late.txt"])
+    """)
+    running = project.start()
+    deadline = time.monotonic() + 20
+    while "waiting up to 20 s for it" not in project.output(running):
+        assert time.monotonic() < deadline, project.output(running)
+        time.sleep(0.05)
+    project.write("late.txt", "here")
+    assert running.wait(20) == 0, project.output(running)
+
+
+def test_an_artifact_that_never_shows_is_not_waited_for_without_end(project):
+    project.dodo("""
+        def task_make():
+            return gt.command(["true"], artifacts=["never.txt"])
+    """)
+    result = project.doit()
+    assert result.returncode == 1
+    assert "declared `never.txt` is missing" in result.stderr

@@ -88,15 +88,15 @@ def test_newest_checkpoint_that_opens():
         os.utime(f"ckpt/{name}", (time.time() - age,) * 2)
     os.truncate("ckpt/c.ckpt", 100)
     os.utime("ckpt/c.ckpt", (time.time() - 10,) * 2)
-    path, passed = outputs.newest_checkpoint([Artifact("m", "ckpt")], ended=time.time())
+    path, passed = outputs.newest_checkpoint(["ckpt"], ended=time.time())
     assert path == "ckpt/b.ckpt"
     assert len(passed) == 1
     assert "truncated" in passed["ckpt/c.ckpt"]
     with open("ckpt/d.ckpt", "w") as file:
         file.write("unknown")
-    path, passed = outputs.newest_checkpoint([Artifact("m", "ckpt")], ended=time.time())
+    path, passed = outputs.newest_checkpoint(["ckpt"], ended=time.time())
     assert path == "ckpt/b.ckpt"
-    path, passed = outputs.newest_checkpoint([Artifact("m", "ckpt")], ended=time.time() + 60)
+    path, passed = outputs.newest_checkpoint(["ckpt"], ended=time.time() + 60)
     assert path == "ckpt/d.ckpt"
 
 
