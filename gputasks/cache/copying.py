@@ -24,6 +24,7 @@ FICLONE = 0x40049409
 
 PIECE = 8 << 20
 _SMALL = 1 << 20
+_READ = 1 << 20
 _NO_RANGE = (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF)
 
 
@@ -147,7 +148,7 @@ class _Arrived:
         from blake3 import blake3
 
         hasher: Any = blake3()
-        buffer = memoryview(bytearray(PIECE))
+        buffer = memoryview(bytearray(_READ))
         done = 0
         while not self.failed:
             with self._changed:
@@ -159,7 +160,7 @@ class _Arrived:
             while done < until and not self.failed:
                 if cancelled():
                     raise Cancelled
-                count = os.preadv(self.fd, [buffer[: min(PIECE, until - done)]], done)
+                count = os.preadv(self.fd, [buffer[: min(_READ, until - done)]], done)
                 if not count:
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
                 hasher.update(buffer[:count])

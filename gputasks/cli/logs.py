@@ -8,10 +8,10 @@ import shutil
 import sys
 from typing import Any
 
+from gputasks import history
 from gputasks.cli.place import project
 from gputasks.cli.status import latest
 from gputasks.errors import ConfigError
-from gputasks.receipts import history
 
 
 def logs(

@@ -7,10 +7,10 @@ import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from gputasks import history
 from gputasks.cli.place import project
 from gputasks.errors import ConfigError, did_you_mean
 from gputasks.leases.flock import clear_owner, open_lock, try_lock
-from gputasks.receipts import history
 from gputasks.units import format_duration
 
 if TYPE_CHECKING:

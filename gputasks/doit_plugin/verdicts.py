@@ -14,9 +14,9 @@ from gputasks.doit_plugin import graph
 from gputasks.doit_plugin.options import with_options
 from gputasks.errors import ConfigError, GputasksError, render
 from gputasks.fingerprint import Digests
+from gputasks.history import new_run_id
 from gputasks.receipts import evaluate
 from gputasks.receipts import receipt as receipts
-from gputasks.receipts.history import new_run_id
 
 if TYPE_CHECKING:
     from doit.task import Task

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from gputasks import history
 from gputasks.fingerprint import diff
 from gputasks.frozen import Frozen, spec
-from gputasks.receipts import history
 from gputasks.receipts.compare import Cause, cause, compare
 from gputasks.receipts.inputs import Inputs, take_inputs
 

@@ -10,7 +10,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from gputasks import plan, secrets
+from gputasks import history, plan, secrets
 from gputasks.artifacts import aside
 from gputasks.cache.cache import Damaged
 from gputasks.cache.copying import Cancelled
@@ -19,7 +19,7 @@ from gputasks.launch.local import Attempt, local_command
 from gputasks.leases import lease_gpus
 from gputasks.nodes import local_node
 from gputasks.proc import Interrupted, interrupts
-from gputasks.receipts import Receipt, history
+from gputasks.receipts import Receipt
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
 from gputasks.run import keeping, messages, preflight, retries

@@ -12,14 +12,13 @@ import shutil
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from gputasks import plan
+from gputasks import history, plan
 from gputasks.artifacts import outputs
 from gputasks.cache.entries import total_bytes
 from gputasks.errors import GputasksError, MachineError
 from gputasks.launch.local import Attempt, local_command
 from gputasks.leases.gpus import holders
 from gputasks.nodes import local_node
-from gputasks.receipts import history
 from gputasks.receipts.inputs import resume_digest
 from gputasks.run import keeping, preflight
 from gputasks.settings.environment import secret_names

@@ -12,11 +12,11 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
+from gputasks import history
 from gputasks.artifacts import aside
 from gputasks.cache import sweep
 from gputasks.layout import read_json
 from gputasks.leases.flock import try_lock
-from gputasks.receipts import history
 from gputasks.receipts import receipt as receipts
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import time
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from gputasks import history
 from gputasks.layout import write_json
 from gputasks.leases.flock import boot_id
-from gputasks.receipts import history
 from gputasks.receipts.inputs import inputs_digest, resume_digest
 from gputasks.version import __version__
 

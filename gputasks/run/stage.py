@@ -8,11 +8,11 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from gputasks import history
 from gputasks.artifacts import aside, outputs
 from gputasks.errors import RunFailedError
 from gputasks.layout import write_json
 from gputasks.proc import sweep_mark
-from gputasks.receipts import history
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import VERSION, resume_digest
 from gputasks.run import messages
