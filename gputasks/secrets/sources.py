@@ -104,9 +104,12 @@ def read_file(path: str, shown: str) -> dict[str, str]:
             f"the secrets file `{shown}` cannot be read: {(error.strerror or '').lower()}",
             hint=f"`ls -l {shown}`",
         ) from None
-    with os.fdopen(fd, "rb") as file:
+    try:
         _check_mode(os.fstat(fd), shown)
-        raw = file.read()
+        with open(fd, "rb", closefd=False) as file:
+            raw = file.read()
+    finally:
+        os.close(fd)
     document = parse_toml(shown, raw)
     faults = []
     for name, value in document.data.items():
