@@ -14,10 +14,11 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from typing import Any, List, Tuple
+    from typing import IO, Any, Dict, List, Tuple
 
 MASK = b"***"
 PIECE = 1 << 18
+HEAD = 4
 BEGUN = 8
 """Where a text ends within a form, so many bytes of it are enough to hide them."""
 
@@ -30,14 +31,28 @@ class Redactor:
 
     def __init__(self, forms: Iterable[bytes]) -> None:
         ordered = sorted({form for form in forms if form}, key=len, reverse=True)
-        self.forms = tuple((form, _period(form)) for form in ordered)
         self.longest = max(map(len, ordered), default=0)
+        self._forms = tuple((form, _period(form)) for form in ordered)
+        # Where none of these stands, there is no form, and no long beginning of one.
+        self._signs = tuple({form[:BEGUN] for form in ordered})
+        self._by_head: Dict[bytes, List[bytes]] = {}
+        for form in ordered:
+            self._by_head.setdefault(form[:HEAD], []).append(form)
+        self._starts = tuple(
+            (n, tuple({form[:n] for form in ordered if len(form) > n}))
+            for n in range(HEAD - 1, 0, -1)
+        )
+
+    def suspects(self, data: bytes) -> bool:
+        """False when there is surely nothing to hide: the answer for most texts."""
+        return any(sign in data for sign in self._signs)
 
     def clean(self, data: bytes) -> bytes:
         """A whole text without its forms; the same object when there is none in it."""
-        if len(data) - self.tail(data) < BEGUN and not any(form in data for form, _ in self.forms):
+        if not self.suspects(data):
             return data
-        return Stream(self).feed(data, last=True)
+        cleaned = Stream(self).feed(data, last=True)
+        return data if cleaned == data else cleaned
 
     def text(self, text: str) -> str:
         """The same for a text."""
@@ -47,18 +62,22 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """The same for every text in a JSON value.  Numbers stay: they are ours, or a chance."""
+        texts = "\0".join(_texts(value)).encode("utf-8", "surrogatepass")
+        return self._value(value) if self.suspects(texts) else value
+
+    def _value(self, value: Any) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {self.value(k): self.value(v) for k, v in value.items()}
+            return {self._value(k): self._value(v) for k, v in value.items()}
         if isinstance(value, (list, tuple)):
-            return [self.value(v) for v in value]
+            return [self._value(v) for v in value]
         return value
 
     def spans(self, data: bytes) -> List[Tuple[int, int]]:
         """Where forms stand, overlapping ones included."""
         found = []
-        for form, period in self.forms:
+        for form, period in self._forms:
             at = data.find(form)
             while at >= 0:
                 found.append((at, at + len(form)))
@@ -67,7 +86,18 @@ class Redactor:
 
     def tail(self, data: bytes) -> int:
         """Where the first form begins that may go on behind the end; the end if none does."""
-        return min((_begins(data, form) for form, _ in self.forms), default=len(data))
+        end = len(data)
+        window = data[max(0, end - self.longest + 1) :]
+        found = [
+            _begins(window, form)
+            for head, forms in self._by_head.items()
+            if head in window
+            for form in forms
+        ]
+        first = end - len(window) + min(found, default=len(window))
+        if first < end:
+            return first
+        return next((end - n for n, starts in self._starts if data.endswith(starts)), end)
 
 
 class Stream:
@@ -108,17 +138,25 @@ def _period(form: bytes) -> int:
 
 
 def _begins(data: bytes, form: bytes) -> int:
-    """Where the end of a text is the beginning of a form."""
-    head = form[:4]
-    at = data.find(head, max(0, len(data) - len(form) + 1))
+    """Where the end of a text is the beginning of a form, of at least `HEAD` bytes."""
+    at = data.find(form[:HEAD], max(0, len(data) - len(form) + 1))
     while at >= 0:
         if form.startswith(data[at:]):
             return at
-        at = data.find(head, at + 1)
-    for n in (3, 2, 1):
-        if n < len(form) and data.endswith(form[:n]):
-            return len(data) - n
+        at = data.find(form[:HEAD], at + 1)
     return len(data)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield str(key)
+            yield from _texts(one)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _texts(one)
 
 
 def clean_folder(folder: str, redactor: Redactor, *, without: Sequence[str] = ()) -> None:
@@ -142,46 +180,56 @@ def clean_folder(folder: str, redactor: Redactor, *, without: Sequence[str] = ()
 
 
 def _clean_file(path: str, redactor: Redactor) -> None:
-    if not _concerns(path, redactor):
-        return
-    temporary = "%s.%d.clean" % (path, os.getpid())
-    try:
-        with open(path, "rb") as source, open(temporary, "wb") as target:
-            os.fchmod(target.fileno(), os.fstat(source.fileno()).st_mode & 0o777)
-            if path.endswith(".json"):
-                target.write(_clean_json(source.read(), redactor))
-            elif path.endswith(".jsonl"):
-                target.writelines(_clean_json(line, redactor) for line in source)
-            else:
-                stream = Stream(redactor)
-                target.writelines(map(stream.feed, _pieces(source)))
-                target.write(stream.feed(b"", last=True))
-        os.rename(temporary, path)
-    except BaseException:
+    with open(path, "rb") as source:
+        if not _concerns(path, source, redactor):
+            return
+        source.seek(0)
+        temporary = "%s.%d.clean" % (path, os.getpid())
         try:
-            os.unlink(temporary)
-        except OSError:
-            pass
-        raise
+            with open(temporary, "wb") as target:
+                os.fchmod(target.fileno(), os.fstat(source.fileno()).st_mode & 0o777)
+                target.writelines(_cleaned(path, source, redactor))
+            os.rename(temporary, path)
+        except BaseException:
+            try:
+                os.unlink(temporary)
+            except OSError:
+                pass
+            raise
 
 
-def _concerns(path: str, redactor: Redactor) -> bool:
-    """A text file with one of the forms in it; JSON may spell it in other ways, and is small."""
+def _concerns(path: str, source: IO[bytes], redactor: Redactor) -> bool:
+    """Whether anything is to be hidden in a file.  One that is no text would be broken by it."""
     if path.endswith((".json", ".jsonl")):
-        return True
+        return any(_clean_json(part, redactor) is not part for part in _parts(path, source))
     before = b""
-    with open(path, "rb") as file:
-        for piece in _pieces(file):
-            if not before and b"\0" in piece[:8192]:
-                return False
-            data = before + piece
-            if redactor.spans(data):
-                return True
-            before = data[-redactor.longest :]
+    for number, piece in enumerate(_pieces(source)):
+        if number == 0 and b"\0" in piece[:8192]:
+            return False
+        data = before + piece
+        if redactor.spans(data):
+            return True
+        before = data[-redactor.longest :]
     return redactor.clean(before) is not before
 
 
-def _pieces(file: Any) -> Iterator[bytes]:
+def _cleaned(path: str, source: IO[bytes], redactor: Redactor) -> Iterator[bytes]:
+    if path.endswith((".json", ".jsonl")):
+        for part in _parts(path, source):
+            yield _clean_json(part, redactor)
+        return
+    stream = Stream(redactor)
+    for piece in _pieces(source):
+        yield stream.feed(piece)
+    yield stream.feed(b"", last=True)
+
+
+def _parts(path: str, source: IO[bytes]) -> Iterator[bytes]:
+    """What is one JSON value: the whole file, or a line of it."""
+    return iter([source.read()]) if path.endswith(".json") else iter(source)
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
     piece = file.read(PIECE)
     while piece:
         yield piece
@@ -189,7 +237,7 @@ def _pieces(file: Any) -> Iterator[bytes]:
 
 
 def _clean_json(data: bytes, redactor: Redactor) -> bytes:
-    """Only the texts in it: a step number that looks like a secret does not end the file."""
+    """Only the texts in it, however they are spelt; a step number may look like a secret."""
     try:
         value = json.loads(data.decode("utf-8"))
     except ValueError:

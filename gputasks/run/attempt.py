@@ -166,7 +166,7 @@ class _Follow:
                     self._stalls.output(rank, info.st_size, now)
 
     def _pass_on(self, rank: int, event: Event) -> None:
-        event = self.hide(event)
+        event = {**self.hide(event), "kind": event["kind"]}
         if self._stalls is not None:
             self._stalls.activity(rank, time.monotonic())
         if event["kind"] == "rank":

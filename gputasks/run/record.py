@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from gputasks.specs import Placement, Run
 
 
+OURS = ("task", "run", "kind", "outcome", "inputs_digest")
+
+
 class RunRecord:
     """The record of one run.  Times are UTC, durations come from a monotonic clock."""
 
@@ -81,7 +84,10 @@ class RunRecord:
             OSError: no space or no permission.
 
         """
-        data = self.data if self.hide is None else self.hide(self.data)
+        data = self.data
+        if self.hide is not None:
+            # Our own words stay, whatever somebody has for a password.
+            data = {**self.hide(data), **{k: v for k, v in data.items() if k in OURS}}
         write_json(os.path.join(self.folder, "run.json"), data)
 
     def place(self, placement: Placement, backend: str) -> None:

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from gputasks.errors import GputasksError, MachineError
-from gputasks.secrets.forms import LEAST, forms
 from gputasks.secrets.hidden import Secrets
 from gputasks.secrets.sources import Sources
 from gputasks.settings.environment import secret_names
@@ -41,9 +40,20 @@ def resolve(values: Mapping[str, str], environ: Mapping[str, str], folder: str) 
         raise _missing(missing, needed, sources)
     known = {name: value for name, value in found.items() if value}
     env = {k: _REFERENCE.sub(lambda m: known[m[1]], v) for k, v in values.items()}
-    short = [name for name, value in known.items() if len(value.strip()) < LEAST]
-    hidden = frozenset().union(*(forms(value) for value in known.values()))
-    return Secrets(env, _kept(environ, sources.names - set(needed)), hidden, _too_short(short))
+    kept = _kept(environ, sources.names - set(needed))
+    return Secrets(env, kept, *_hidden(known))
+
+
+def _hidden(known: Mapping[str, str]) -> tuple[frozenset[bytes], list[str]]:
+    """What must not be seen of some secrets, and a note about those that will be."""
+    from gputasks.secrets.forms import LEAST, forms
+
+    found = frozenset().union(*map(forms, known.values()))
+    short = [f"`{name}`" for name, value in known.items() if len(value.strip()) < LEAST]
+    if not short:
+        return found, []
+    are = f"{', '.join(short)} {'is' if len(short) == 1 else 'are'}"
+    return found, [f"secret {are} shorter than {LEAST} characters, too short to be hidden in logs"]
 
 
 def _without(values: Mapping[str, str], environ: Mapping[str, str], folder: str) -> Secrets:
@@ -65,6 +75,8 @@ def _missing(missing: list[str], needed: Mapping[str, str], sources: Sources) ->
     names = ", ".join(f"`{name}`" for name in missing)
     said = [sources.failed.get(name) or f"`{needed[name]}` of this task needs `{name}`"
             for name in missing]  # fmt: skip
+    if sources.file_missing:
+        said.append(f"there is no file `{sources.file_shown}`")
     first = missing[0]
     ways = f'`export {first}=…` in the shell that runs doit, or `{first} = "…"` in'
     return MachineError(
@@ -72,11 +84,3 @@ def _missing(missing: list[str], needed: Mapping[str, str], sources: Sources) ->
         facts=said,
         hint="" if first in sources.failed else f"{ways} `{sources.file_shown}`",
     )
-
-
-def _too_short(names: list[str]) -> list[str]:
-    if not names:
-        return []
-    shown = ", ".join(f"`{name}`" for name in names)
-    has = "is" if len(names) == 1 else "are"
-    return [f"secret {shown} {has} shorter than {LEAST} characters, too short to be hidden in logs"]

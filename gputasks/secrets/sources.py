@@ -41,9 +41,10 @@ class Sources:
         self._file = os.path.expanduser(table.file) if table.file else default_file(environ)
         self._file = os.path.join(folder, self._file)
         self.file_shown = table.file or _short(self._file)
-        # Only the default may be missing: a file that was named is meant.
-        there = bool(table.file) or os.path.lexists(self._file)
+        # Where the shell has all variables, as a CI's has, no file need be there.
+        there = os.path.lexists(self._file)
         self._values = read_file(self._file, self.file_shown) if there else {}
+        self.file_missing = bool(table.file) and not there
         self.failed: dict[str, str] = {}
 
     @property

@@ -89,12 +89,11 @@ def test_the_default_file(monkeypatch, tmp_path):
     write(str(other / "gputasks/secrets.toml"), 'A = "xdg"')
     assert values(XDG_CONFIG_HOME=str(other)) == "xdg"
     assert values(XDG_CONFIG_HOME="relative") == "home"
-    # A file that is named takes its place, and must be there.
+    # A file that is named takes its place.
     write("gputasks.toml", '[secrets]\nfile = "~/own.toml"')
     fault = error()
-    assert (
-        fault.message == "the secrets file `~/own.toml` cannot be read: no such file or directory"
-    )
+    assert fault.facts == ("`KEY` of this task needs `A`", "there is no file `~/own.toml`")
+    assert values(A="from the shell") == "from the shell"
     write("~/own.toml", 'A = """\n-----BEGIN\nline\n"""')
     assert values() == "-----BEGIN\nline\n"
 
