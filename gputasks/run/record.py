@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gputasks.specs import Placement, Run
 
 
-OURS = ("task", "run", "kind", "outcome", "inputs_digest")
+OURS = ("task", "run", "kind", "outcome", "inputs_digest", "resume_digest")
 
 
 class RunRecord:
