@@ -15,10 +15,13 @@ from gputasks.layout import write_json
 from gputasks.proc import Guarded, Start, interrupts, kill_marked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gputasks.events import Event, EventLog
     from gputasks.launch.local import Attempt
     from gputasks.leases import TaskLock
     from gputasks.proc import Ended
+    from gputasks.secrets import Secrets
     from gputasks.specs import Command, Outcome, Run
 
 TICK_S = 0.05
@@ -68,6 +71,7 @@ def run_attempt(
     log: EventLog,
     lock: TaskLock,
     deadline: float | None,
+    secrets: Secrets,
 ) -> AttemptResult:
     """Start, follow, end.
 
@@ -80,6 +84,7 @@ def run_attempt(
         log: the run's event log.
         lock: the task's lock, kept warm.
         deadline: monotonic time at which the run has lasted long enough.
+        secrets: what must not be seen of it.
 
     Raises:
         OSError: the attempt's folder cannot be written.
@@ -88,6 +93,9 @@ def run_attempt(
     os.makedirs(attempt.events)
     write_json(attempt.params, dict(run.params), sync=False)
     follow = _Follow(run, attempt, world_size, log)
+    follow.hide = secrets.hide
+    ranks = range(world_size if run.kind == "train" else 0)
+    logs = tuple(attempt.rank_log(rank) for rank in ranks)
     with interrupts.deferred():
         before = count_oom_kills()
         began = time.monotonic()
@@ -101,6 +109,7 @@ def run_attempt(
                 grace_s=run.stop_grace_s,
                 status=os.path.join(attempt.folder, "guard.json"),
                 keep_fds=keep_fds,
+                hide=secrets.hide_in(attempt.folder, logs, attempt.events),
             )
         )
         ended = None
@@ -110,6 +119,7 @@ def run_attempt(
             follow.look()
             _end_if_needed(guard, follow, deadline)
         follow.look()
+        secrets.clean(attempt.folder, (attempt.output, *logs))
         duration_s = round(time.monotonic() - began, 3)
         after = count_oom_kills()
         kills = None if before is None or after is None else after - before
@@ -140,6 +150,7 @@ class _Follow:
         self._pids: dict[int, int] = {}
         self._stalls = StallWatch(ranks, run.stall_timeout_s) if run.kind == "train" else None
         self._looked = 0.0
+        self.hide: Callable[[Any], Any] = lambda value: value
 
     def look(self) -> None:
         """Pass on what is new."""
@@ -155,6 +166,7 @@ class _Follow:
                     self._stalls.output(rank, info.st_size, now)
 
     def _pass_on(self, rank: int, event: Event) -> None:
+        event = {**self.hide(event), "kind": event["kind"]}
         if self._stalls is not None:
             self._stalls.activity(rank, time.monotonic())
         if event["kind"] == "rank":

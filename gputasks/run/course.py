@@ -74,6 +74,8 @@ class Course:
                 env, python = self._ready()
             resume = self.stage.prepare(previous, forced=job.forced)
             placement = self._lease()
+            for text in self.secrets.notes:
+                self._note(text)
             self._attempts(placement, resume, python=python, env=env)
             self.log.write("phase", phase="verify")
             self.stage.verify()
@@ -99,8 +101,9 @@ class Course:
     def _ready(self) -> tuple[dict[str, str], str]:
         """Variables and interpreter, when nothing speaks against a start."""
         job = self.job
-        env = secrets.resolve(self.run.env, os.environ)
-        return env, preflight.check(self.run, job.inputs, self.root, job.digests)
+        self.secrets = secrets.resolve(self.run.env, os.environ, self.root)
+        self.log.hide = self.record.hide = self.secrets.hide
+        return self.secrets.env, preflight.check(self.run, job.inputs, self.root, job.digests)
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -197,7 +200,7 @@ class Course:
             attempt,
             root=self.root,
             python=python,
-            environ=os.environ,
+            environ=self.secrets.environ,
             env=env,
         )
         self.stage.look()
@@ -211,6 +214,7 @@ class Course:
             log=self.log,
             lock=self.lock,
             deadline=deadline,
+            secrets=self.secrets,
         )
         self.result = result
         entry: dict[str, Any] = {
