@@ -187,8 +187,10 @@ def _clean_file(path: str, redactor: Redactor) -> None:
         temporary = "%s.%d.clean" % (path, os.getpid())
         try:
             with open(temporary, "wb") as target:
-                os.fchmod(target.fileno(), os.fstat(source.fileno()).st_mode & 0o777)
+                state = os.fstat(source.fileno())
+                os.fchmod(target.fileno(), state.st_mode & 0o777)
                 target.writelines(_cleaned(path, source, redactor))
+            os.utime(temporary, ns=(state.st_atime_ns, state.st_mtime_ns))
             os.rename(temporary, path)
         except BaseException:
             try:

@@ -73,6 +73,9 @@ class Course:
                     return done
                 env, python = self._ready()
             resume = self.stage.prepare(previous, forced=job.forced)
+            if previous is not None and previous["outcome"] == "lost":
+                # Its guards may have been killed before they could clean what scripts wrote.
+                self.secrets.clean(job.layout.run(job.task, previous["run"]), ())
             placement = self._lease()
             for text in self.secrets.notes:
                 self._note(text)

@@ -189,6 +189,25 @@ def test_the_driver_is_killed(project, fake_python):
     assert log.read_text().endswith("end 0\nbye ***\n")
 
 
+def test_everybody_is_killed(project, fake_python):
+    """What scripts wrote themselves is cleaned by the next run then, which also ends the worker."""
+    script = 'open("there", "w").close()\ntime.sleep(0 if os.path.exists("go") else 60)'
+    text = leak(f"import time\n{script}")
+    training(project, fake_python, text, more=ENV, nproc=1)
+    doit = project.start("train", TOKEN=TOKEN, KEY=KEY)
+    eventually(lambda: (project.root / "there").exists(), 30)
+    guards = [pid for pid, line in project.living().items() if "guard.py" in line]
+    assert len(guards) == 2
+    for pid in (doit.pid, *guards):
+        os.kill(pid, signal.SIGKILL)
+    doit.wait()
+    assert places_of_secrets(project.root / ".gputasks")
+    (project.root / "go").touch()
+    result = project.doit("train", TOKEN=TOKEN, KEY=KEY)
+    assert result.returncode == 0, result.stderr
+    assert not places_of_secrets(project.root / ".gputasks", result.stderr)
+
+
 SHOW = """\
 import os
 print({k: v for k, v in os.environ.items() if k in ("KEY", "API_KEY", "OTHER", "PLAIN")})
@@ -275,12 +294,12 @@ def test_unresolved_before_anything_is_touched(project):
     """Case B105: the artifacts of the last good run stay, and nothing is started."""
     show(project, '{"KEY": "${secrets.FIRST}${secrets.SECOND}"}')
     assert project.doit(FIRST="first", SECOND="second", **home(project)).returncode == 0
-    made = (project.root / "made").stat()
+    made = (project.root / "made").stat().st_mtime_ns
     runs = list((project.root / ".gputasks/runs/show").iterdir())
     result = project.doit("-a")
     assert result.returncode == 2
     assert "secret `FIRST`, `SECOND` has no value" in result.stderr
-    assert (project.root / "made").stat() == made
+    assert (project.root / "made").stat().st_mtime_ns == made
     assert list((project.root / ".gputasks/runs/show").iterdir()) == runs
 
 
@@ -360,3 +379,31 @@ def test_real_torch(project):
     assert "ValueError: bad *** and ***" in result.stderr
     assert not places_of_secrets(project.root / ".gputasks", result.stdout, result.stderr)
     assert list((project.root / ".gputasks").rglob("elastic/**/error.json"))
+
+
+def test_stacks_of_a_hang_come_through_the_pipe(project, fake_python):
+    script = "import os, time\nprint(os.environ['TOKEN'], flush=True)\ntime.sleep(99)\n"
+    more = f'stall_timeout=2, stop_grace="1s", {ENV}'
+    training(project, fake_python, script, more=more, nproc=1)
+    result = project.doit(TOKEN=TOKEN, KEY=KEY)
+    assert result.returncode == 1
+    assert "no sign of life from rank 0 for 2 s" in result.stderr
+    assert "train.py:3" in result.stderr
+    assert not places_of_secrets(project.root / ".gputasks", result.stderr)
+
+
+def test_two_tasks_at_once_hide_their_own(project):
+    """Under `-n` each task has its own values, in processes and in threads."""
+    project.write("show.py", SHOW.replace('"made"', 'os.environ["OUT"]'))
+    project.dodo(f"""
+        def task_t():
+            for n in "ab":
+                yield gt.command([{sys.executable!r}, "show.py"], name=n, artifacts=["made-" + n],
+                                 env={{"OUT": "made-" + n, "KEY": "${{secrets.KEY_" + n + "}}"}})
+    """)
+    env = {"KEY_a": "value-of-a", "KEY_b": "value-of-b"}
+    for kind in ("process", "thread"):
+        result = project.doit("-a", "-n", "2", "-P", kind, **env)
+        assert result.returncode == 0, result.stderr
+        for name in ("t:a", "t:b"):
+            assert project.gputasks("logs", name).stdout == "{'KEY': '***'}\n"
