@@ -194,7 +194,9 @@ def test_everybody_is_killed(project, fake_python):
     script = 'open("there", "w").close()\ntime.sleep(0 if os.path.exists("go") else 60)'
     text = leak(f"import time\n{script}")
     training(project, fake_python, text, more=ENV, nproc=1)
-    doit = project.start("train", TOKEN=TOKEN, KEY=KEY)
+    pipes = project.root.parent / "pipes"  # nobody is left to remove them
+    pipes.mkdir()
+    doit = project.start("train", TOKEN=TOKEN, KEY=KEY, TMPDIR=str(pipes))
     eventually(lambda: (project.root / "there").exists(), 30)
     guards = [pid for pid, line in project.living().items() if "guard.py" in line]
     assert len(guards) == 2
