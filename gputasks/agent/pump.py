@@ -89,10 +89,13 @@ class Pump:
             while self._move(reader):
                 pass
             log.end()
-        if self.folder:
-            for name in os.listdir(self.folder):
-                os.unlink(os.path.join(self.folder, name))
-            os.rmdir(self.folder)
+        try:
+            if self.folder:
+                for name in os.listdir(self.folder):
+                    os.unlink(os.path.join(self.folder, name))
+                os.rmdir(self.folder)
+        except OSError:
+            pass  # in the weeks of a training somebody may have tidied /tmp
 
 
 class _Log:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -199,6 +200,22 @@ def test_live(start):
     eventually(lambda: read(start, "rank-1.log") == b"at ***\n", 20)
     guard.kill()
     assert guard.wait(10) is not None
+
+
+def test_somebody_tidies_tmp(start):
+    script = (
+        "os.write(fd, b'ready ')\n"
+        "while not os.path.exists('go'):\n    time.sleep(0.01)\n"
+        "os.write(fd, secret)\n"
+    )
+    guard = start(RANK_1 + script)
+    eventually(lambda: read(start, "rank-1.log") == b"ready ", 20)
+    shutil.rmtree(next((start.attempt.parent / "tmp").iterdir()))
+    (start.attempt.parent / "go").touch()
+    found = guard.wait(20)
+    assert found is not None
+    assert (found.returncode, found.stopped) == (0, "")
+    assert read(start, "rank-1.log") == b"ready ***"
 
 
 STUBBORN = (
