@@ -78,7 +78,7 @@ def _locked(job: Job) -> Done:
         waiting.tidy()
         raise Interrupted(interrupts.requested or 2)
     try:
-        if lock.waited:
+        if lock.waited or job.unrecorded:
             done = _made_meanwhile(job)
             if done is not None:
                 waiting.tidy()

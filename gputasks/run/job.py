@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class Job:
-    """What to do: the definition, the fingerprint taken before, and why it runs."""
+    """What to do: the definition, the fingerprint taken before, and why it runs.
+
+    `forced`: neither the cache nor an earlier attempt counts.  `unrecorded`: only doit's own record
+    is missing, so an intact receipt is enough.
+    """
 
     task: str
     run: Run
@@ -26,6 +30,7 @@ class Job:
     reasons: list[str]
     run_id: str
     forced: bool = False
+    unrecorded: bool = False
 
 
 @dataclass
