@@ -15,7 +15,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gputasks.events import Follower
-from gputasks.report.faces import JsonFace, LiveFace, PlainFace
+from gputasks.report.faces import JsonFace, PlainFace
+from gputasks.report.live import LiveFace
 from gputasks.report.stream import Stream
 from gputasks.report.view import TaskView
 
@@ -77,12 +78,16 @@ class Reporter:
             view = TaskView(task.name)
             folder = meta.get("run_dir")
             follower = Follower(os.path.join(folder, "events.jsonl")) if folder else None
+            # doit gives a task of `io: {"capture": False}` the terminal itself.
+            view.owns_terminal = not meta and not task.io.capture
             self._running[task.name] = (view, follower)
+            if self._thread is None and self._plain and _forked():
+                # Plain tasks in doit's worker processes print past any block, and through it.
+                self.face = self.face.without_block()
+            if view.owns_terminal:
+                self.face.tick([v for v, _ in self._running.values()])
             self.face.started(view, meta.get("reasons") or [])
             if self._thread is None:
-                if self._plain and _forked():
-                    # Plain tasks in doit's worker processes print past any block, and through it.
-                    self.face = self.face.without_block()
                 atexit.register(self._stop)
                 self._thread = threading.Thread(target=self._follow, daemon=True)
                 self._thread.start()

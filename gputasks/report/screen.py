@@ -1,0 +1,155 @@
+"""The bottom of a terminal: lines that are drawn again and again, below what stays.
+
+The cursor rests on the first character of the block, not behind its last one.  When the width
+changes, some terminals break long lines anew and some cut them; whichever they do, the whole block
+is at or behind the cursor, and erasing from there to the end takes it away.  So no row is counted
+but those that were just written, at the width that holds now.
+
+No mode of the terminal is changed, the cursor stays visible: however doit ends, nothing has to be
+set right again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import TextIO
+
+    from gputasks.report.block import Line
+
+STYLES = {"bold": "\x1b[1m", "dim": "\x1b[2m", "cyan": "\x1b[36m"}
+RESET = "\x1b[0m"
+ERASE_LINE, ERASE_DOWN = "\x1b[K", "\x1b[J"
+
+
+class Screen:
+    """Draws the block; whoever else prints through Python goes above it.
+
+    Args:
+        stream: a terminal.
+        colour: mark the parts of a line.
+
+    """
+
+    def __init__(self, stream: TextIO, *, colour: bool) -> None:
+        self._stream = stream
+        self._colour = colour
+        self._lines: list[str] = []
+        self._gone = False
+        self._closed = False
+        self._unfinished = False
+        self._lock = threading.RLock()
+        self._taken: dict[str, Any] = {}
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows that the block may use: a full last column would start a new row."""
+        columns, rows = 80, 24
+        with contextlib.suppress(OSError, ValueError):
+            size = os.get_terminal_size(self._stream.fileno())
+            columns, rows = size.columns or columns, size.lines or rows
+        wished = os.environ.get("COLUMNS", "")
+        if wished.isdecimal() and int(wished):
+            columns = min(columns, int(wished))
+        return max(1, columns - 1), max(1, rows - 1)
+
+    def draw(self, lines: Sequence[Line]) -> None:
+        """Put these lines where the block is."""
+        with self._lock:
+            erase = self._erase()
+            self._lines = [self._paint(line) for line in lines]
+            if not self._closed and not self._unfinished:
+                self._write(self._block() or erase)
+
+    def above(self, text: str) -> None:
+        """A permanent text, above the block."""
+        with self._lock:
+            start = "\n" if self._unfinished else self._erase()
+            self._unfinished = False
+            self._write(start + text + "\n" + ("" if self._closed else self._block()))
+
+    def passing(self, stream: TextIO, text: str) -> int:
+        """Somebody prints: as long as the line is not ended, the block stays away."""
+        with self._lock:
+            if self._closed or not text:
+                return stream.write(text)
+            if not self._unfinished:
+                self._write(self._erase())
+            written = stream.write(text)
+            stream.flush()
+            self._unfinished = not text.endswith("\n")
+            if not self._unfinished:
+                self._write(self._block())
+            return written
+
+    def take(self) -> None:
+        """From now on Python's own streams go above the block, as far as they are this terminal."""
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if name not in self._taken and getattr(stream, "isatty", bool)():
+                self._taken[name] = Passing(stream, self)
+                setattr(sys, name, self._taken[name])
+
+    def close(self) -> None:
+        """Take the block away, give the streams back."""
+        with self._lock:
+            if not self._closed and not self._unfinished:
+                self._write(self._erase())
+            self._closed = True
+            for name, passing in self._taken.items():
+                if getattr(sys, name) is passing:
+                    setattr(sys, name, passing.stream)
+            self._taken = {}
+
+    def _erase(self) -> str:
+        """Nothing where no block stands: the cursor may be in somebody else's line."""
+        return "\r" + ERASE_DOWN if self._lines else ""
+
+    def _block(self) -> str:
+        if not self._lines:
+            return ""
+        text = "\r" + "\n".join(line + ERASE_LINE for line in self._lines) + ERASE_DOWN
+        up = len(self._lines) - 1
+        return text + (f"\x1b[{up}A\r" if up else "\r")
+
+    def _paint(self, line: Line) -> str:
+        if not self._colour:
+            return "".join(text for text, _ in line)
+        return "".join(
+            f"{STYLES[style]}{text}{RESET}" if style and text else text for text, style in line
+        )
+
+    def _write(self, text: str) -> None:
+        if self._gone or not text:
+            return
+        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        try:
+            self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._gone = True
+
+
+class Passing:
+    """In the place of `sys.stdout`: as that, but above the block."""
+
+    def __init__(self, stream: TextIO, screen: Screen) -> None:
+        self.stream = stream
+        self._screen = screen
+
+    def write(self, text: str) -> int:
+        """Print."""
+        return self._screen.passing(self.stream, text)
+
+    def writelines(self, lines: Sequence[str]) -> None:
+        """Print several."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
