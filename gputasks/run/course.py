@@ -211,6 +211,7 @@ class Course:
             log=self.log,
             lock=self.lock,
             deadline=deadline,
+            gpus=self.lease.gpus if self.lease else (),
         )
         self.result = result
         entry: dict[str, Any] = {
@@ -222,6 +223,8 @@ class Course:
             "argv": list(command.argv),
         }
         self.record.data["attempts"].append(entry)
+        if result.gpus:
+            self.record.data["gpus"] = result.gpus
         if result.outcome == "succeeded":
             self.record.save()
             return None
@@ -318,6 +321,7 @@ class Course:
                 checkpoint=messages.best_checkpoint(facts, self.root),
                 metrics=metrics,
                 restored=restored,
+                gpus=self.record.data.get("gpus"),
             )
         return Done(job.run_id, outputs, metrics)
 
