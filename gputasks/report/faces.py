@@ -32,6 +32,10 @@ class Face:
         """One permanent line, or several."""
         self.stream.line(text.clean(line))
 
+    def quote(self, output: str) -> None:
+        """What a task printed."""
+        self.say(output)
+
     def started(self, view: TaskView, reasons: Sequence[str]) -> None:
         """A task starts."""
         why = f"  runs: {text.reasons_text(reasons)}" if reasons else "  runs"
@@ -57,9 +61,15 @@ class Face:
         }
         self.say(text.finished_text(view.name, finished, self.glyphs.dot))
         if output:
-            self.say(output.rstrip("\n"))
+            self.quote(output.rstrip("\n"))
         if failure is not None:
             self.say(failure)
+
+    def cut_off(self, view: TaskView, now: float) -> None:
+        """doit ends before the task could: a signal."""
+        finished = view.finished or {"outcome": "interrupted", "duration_s": now - view.started}
+        line = text.finished_text(view.name, finished, self.glyphs.dot)
+        self.say(line + (f" {self.glyphs.dot} log: {view.log}" if view.log else ""))
 
     def skipped(self, name: str, why: str) -> None:
         """Nothing to do."""
@@ -95,6 +105,10 @@ class PlainFace(Face):
             super().say(line)
         else:
             super().say(f"{text.stamp(time.time())} {line}")
+
+    def quote(self, output: str) -> None:
+        """Without a time: it was printed earlier."""
+        super().say(output)
 
     def event(self, view: TaskView, event: Event) -> None:
         """Progress is a line at most every 30 s, and one when it is complete."""
@@ -144,6 +158,10 @@ class JsonFace(Face):
         status = "succeeded" if failure is None else "failed"
         more = {} if failure is None else {"error": failure, "output": output}
         self._put(t=round(now, 3), kind="task", task=view.name, status=status, **more)
+
+    def cut_off(self, view: TaskView, now: float) -> None:
+        """doit ends before the task could."""
+        self._put(t=round(now, 3), kind="task", task=view.name, status="interrupted")
 
     def skipped(self, name: str, why: str) -> None:
         """Nothing to do."""

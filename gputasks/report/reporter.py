@@ -52,6 +52,7 @@ class Reporter:
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
+        self._stopped = False
         self._failed = False
         self._plain = False
 
@@ -127,10 +128,13 @@ class Reporter:
         self.face.problem(msg)
 
     def complete_run(self) -> None:
-        """All is over, in whatever way."""
-        if self._mine:
+        """All is over, in whatever way.
+
+        After Ctrl-C under `-n N -P thread` runs are still ending, in daemon threads: the end of the
+        process waits for them, and only then tells how they ended.
+        """
+        if self._mine and not (self._running and self._thread is not None):
             self._stop()
-            self.face.done(failed=self._failed)
 
     # -- following -----------------------------------------------------------------------------
 
@@ -163,14 +167,18 @@ class Reporter:
             self.face.ended(view, failure, output, time.time())
 
     def _stop(self) -> None:
-        if not self._mine or self._ending.is_set():
+        if not self._mine or self._stopped:
             return
+        self._stopped = True
         self._ending.set()
         if self._thread is not None:
             self._thread.join(2)
         with self._lock:
             self._look()
-        self.face.close()
+            for view, _ in self._running.values():
+                self.face.cut_off(view, time.time())
+            self.face.close()
+            self.face.done(failed=self._failed or bool(self._running))
 
 
 def _meta(task: Task) -> dict[str, Any]:

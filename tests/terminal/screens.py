@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import select
 import sys
 import time
+from collections.abc import Callable
 
 import pexpect
 import pyte
@@ -25,6 +27,7 @@ class Terminal:
         )  # fmt: skip
         self.raw = ""
         self.frames: list[str] = []
+        self.checked = True
 
     def __enter__(self) -> Self:
         return self
@@ -56,15 +59,52 @@ class Terminal:
                 raise AssertionError(f"{wanted} did not come; the screen:\n{self.text}")
         return self.text
 
-    def resize(self, columns: int, rows: int = 50) -> None:
-        """As somebody who pulls at the window's corner."""
-        self.child.setwinsize(rows, columns)
-        self.screen.resize(rows, columns)
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.child.sendintr()
 
-    def end(self) -> str:
+    def resize(self, columns: int, rows: int = 50, *, reflow: bool = False) -> None:
+        """As somebody who pulls at the window's corner.
+
+        Some terminals (xterm, screen) cut what finds no room, others (VTE, kitty, tmux) break lines
+        anew; the cursor stays on its character in both.
+        """
+        while self._pending():
+            self._read()
+        if reflow:
+            self._reflow(columns)
+        self.screen.resize(rows, columns)
+        self.child.setwinsize(rows, columns)
+
+    def _reflow(self, columns: int) -> None:
+        lines = [line.rstrip() for line in self.screen.display]
+        y, x = self.screen.cursor.y, self.screen.cursor.x
+        pieces: list[str] = []
+        for number, line in enumerate(lines):
+            if number == y:
+                row, column = len(pieces) + x // columns, x % columns
+            pieces += [line[i : i + columns] for i in range(0, len(line), columns)] or [""]
+        lost = max(0, row - self.screen.lines + 1)
+        self.screen.erase_in_display(2)
+        for number, piece in enumerate(pieces[lost : lost + self.screen.lines]):
+            self.screen.cursor_position(number + 1, 1)
+            self.screen.draw(piece)
+        self.screen.cursor_position(row - lost + 1, column + 1)
+
+    def _pending(self) -> bool:
+        return bool(select.select([self.child.child_fd], [], [], 0)[0])
+
+    def redrawn(self, times: int = 2) -> None:
+        """Wait until the block was drawn so often."""
+        seen = self.raw.count("\x1b[J")
+        while self.raw.count("\x1b[J") < seen + times:
+            assert self._read(), self.text
+
+    def end(self, before_close: Callable[[int], bool] | None = None) -> str:
         """Wait for the end; the last screen."""
         while self._read():
-            pass
+            if before_close is not None:
+                self.checked = before_close(self.child.child_fd)
         self.child.close()
         return self.text
 
