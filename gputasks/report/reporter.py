@@ -130,8 +130,8 @@ class Reporter:
     def complete_run(self) -> None:
         """All is over, in whatever way.
 
-        After Ctrl-C under `-n N -P thread` runs are still ending, in daemon threads: the end of the
-        process waits for them, and only then tells how they ended.
+        After Ctrl-C under `-n` runs are still ending, in daemon threads or forked workers: the end
+        of the process waits for them, and only then tells how they ended.
         """
         if self._mine and not (self._running and self._thread is not None):
             self._stop()
@@ -170,6 +170,9 @@ class Reporter:
         if not self._mine or self._stopped:
             return
         self._stopped = True
+        while self._running and _forked():
+            # multiprocessing would wait for them next, but nobody would hear what they say.
+            time.sleep(TICK_S)
         self._ending.set()
         if self._thread is not None:
             self._thread.join(2)
