@@ -46,14 +46,14 @@ class LiveFace(Face):
         super().started(view, reasons)
 
     def tick(self, views: Sequence[TaskView]) -> None:
-        """Draw the block anew; nothing while a task has the terminal to itself."""
+        """Draw the block anew; nothing while a task has the terminal, or might print past us."""
         if self._screen is None:
             return
         from gputasks.report.block import Layout
 
         self._turn += 1
         lines = []
-        if not any(view.owns_terminal for view in views):
+        if not (any(v.owns_terminal for v in views) or all(v.may_print for v in views)):
             columns, rows = self._screen.size()
             lines = Layout(columns, rows, self.glyphs, time.time(), self._turn).lines(views)
         self._screen.draw(lines)

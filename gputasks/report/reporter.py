@@ -74,13 +74,18 @@ class Reporter:
         """A task starts."""
         if not self._mine or not task.actions:
             return
+        from doit.action import PythonAction
+
         meta = _meta(task)
         with self._lock:
             view = TaskView(task.name)
             folder = meta.get("run_dir")
             follower = Follower(os.path.join(folder, "events.jsonl")) if folder else None
-            # doit gives a task of `io: {"capture": False}` the terminal itself.
-            view.owns_terminal = not meta and not task.io.capture
+            if not meta:
+                # doit gives a task of `io: {"capture": False}` the terminal itself; a program that
+                # Python code starts has it as well.
+                view.owns_terminal = not task.io.capture
+                view.may_print = any(isinstance(a, PythonAction) for a in task.actions)
             self._running[task.name] = (view, follower)
             if self._thread is None and self._plain and _forked():
                 # Plain tasks in doit's worker processes print past any block, and through it.

@@ -41,11 +41,12 @@ class Screen:
         self._stream = stream
         self._colour = colour
         self._lines: list[str] = []
+        self._drawn = False
         self._gone = False
         self._closed = False
         self._unfinished = False
         self._lock = threading.RLock()
-        self._taken: dict[str, Any] = {}
+        self._taken: dict[str, Passing] = {}
 
     def size(self) -> tuple[int, int]:
         """Columns and rows that the block may use: a full last column would start a new row."""
@@ -61,61 +62,74 @@ class Screen:
     def draw(self, lines: Sequence[Line]) -> None:
         """Put these lines where the block is."""
         with self._lock:
-            erase = self._erase()
             self._lines = [self._paint(line) for line in lines]
-            if not self._closed and not self._unfinished:
-                self._write(self._block() or erase)
+            if not self._unfinished:
+                self._write(self._block() or self._erase())
 
     def above(self, text: str) -> None:
         """A permanent text, above the block."""
         with self._lock:
             start = "\n" if self._unfinished else self._erase()
             self._unfinished = False
-            self._write(start + text + "\n" + ("" if self._closed else self._block()))
+            self._write(f"{start}{text}\n{self._block()}")
 
     def passing(self, stream: TextIO, text: str) -> int:
-        """Somebody prints: as long as the line is not ended, the block stays away."""
+        """Somebody prints: the block goes away until it is drawn next, and the line has ended."""
+        if self._closed or not text:
+            return stream.write(text)
         with self._lock:
-            if self._closed or not text:
-                return stream.write(text)
-            if not self._unfinished:
-                self._write(self._erase())
+            self._write(self._erase())
             written = stream.write(text)
             stream.flush()
             self._unfinished = not text.endswith("\n")
-            if not self._unfinished:
-                self._write(self._block())
             return written
 
     def take(self) -> None:
-        """From now on Python's own streams go above the block, as far as they are this terminal."""
+        """From now on Python's own streams go above the block, as far as they are a terminal."""
+        os.register_at_fork(after_in_child=self._in_child)
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
-            if name not in self._taken and getattr(stream, "isatty", bool)():
+            if getattr(stream, "isatty", bool)():
                 self._taken[name] = Passing(stream, self)
                 setattr(sys, name, self._taken[name])
 
     def close(self) -> None:
         """Take the block away, give the streams back."""
         with self._lock:
-            if not self._closed and not self._unfinished:
-                self._write(self._erase())
+            self._lines = []
+            self._write(self._erase())
             self._closed = True
             for name, passing in self._taken.items():
                 if getattr(sys, name) is passing:
                     setattr(sys, name, passing.stream)
-            self._taken = {}
+
+    def _in_child(self) -> None:
+        """A forked process has no block, and nobody who would open a lock that was closed."""
+        self._closed = True
+        self._drawn = False
+        self._lock = threading.RLock()
 
     def _erase(self) -> str:
         """Nothing where no block stands: the cursor may be in somebody else's line."""
-        return "\r" + ERASE_DOWN if self._lines else ""
+        if not self._drawn:
+            return ""
+        self._drawn = False
+        return "\r" + ERASE_DOWN if self._in_front() else ""
 
     def _block(self) -> str:
-        if not self._lines:
+        if not self._lines or self._closed or not self._in_front():
             return ""
+        self._drawn = True
         text = "\r" + "\n".join(line + ERASE_LINE for line in self._lines) + ERASE_DOWN
         up = len(self._lines) - 1
         return text + (f"\x1b[{up}A\r" if up else "\r")
+
+    def _in_front(self) -> bool:
+        """False under `doit &`: the bottom of the terminal is the shell's."""
+        try:
+            return os.tcgetpgrp(self._stream.fileno()) == os.getpgrp()
+        except (OSError, ValueError):
+            return True
 
     def _paint(self, line: Line) -> str:
         if not self._colour:

@@ -37,6 +37,7 @@ class TaskView:
         self.name = name
         self.started = time.time() if started is None else started
         self.owns_terminal = False
+        self.may_print = False
         self.phase = ""
         self.waiting = ""
         self.waited = False

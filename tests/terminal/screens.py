@@ -15,14 +15,23 @@ from typing_extensions import Self
 class Terminal:
     """A running doit and its screen."""
 
-    def __init__(self, project, *args: str, columns: int = 80, rows: int = 50, **env: str) -> None:
+    def __init__(
+        self,
+        project,
+        *args: str,
+        columns: int = 80,
+        rows: int = 50,
+        program: list[str] | None = None,
+        **env: str,
+    ) -> None:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.Stream(self.screen)
         environ = project.environ(**{"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", **env})
         if "COLUMNS" not in env:
             del environ["COLUMNS"]
+        program = program or [sys.executable, "-m", "doit", "run", *args]
         self.child = pexpect.spawn(
-            sys.executable, ["-m", "doit", "run", *args], cwd=str(project.root), env=environ,
+            program[0], program[1:], cwd=str(project.root), env=environ,
             dimensions=(rows, columns), encoding="utf-8", codec_errors="replace", timeout=40,
         )  # fmt: skip
         self.raw = ""

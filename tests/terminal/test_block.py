@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import termios
 
 import pytest
+from conftest import eventually
 from screens import Terminal
 
 WORK = """\
@@ -182,3 +184,50 @@ def test_lines_of_plain_tasks_go_above_the_block_of_others(work):
         (work.root / "go").touch()
         terminal.end()
         assert terminal.code == 0
+
+
+FORKS = """
+import multiprocessing, os, subprocess, time
+def child():
+    print("from a child")
+def forks():
+    for _ in range(3):
+        process = multiprocessing.get_context("fork").Process(target=child)
+        process.start()
+        process.join()
+    subprocess.run(["sh", "-c", "printf 'past '; sleep 0.5; echo doit"])
+def task_forks():
+    return {"actions": [forks], "verbosity": 2}
+"""
+
+
+def test_programs_that_plain_tasks_start_meet_no_block(work):
+    work.dodo(FORKS)
+    with Terminal(work, "forks") as terminal:
+        text = terminal.end()
+        assert terminal.code == 0, text
+        assert text.count("from a child") == 3
+        assert "past doit" in text.splitlines()
+
+
+def test_a_forked_child_prints_while_a_block_stands(work):
+    work.dodo(DODO + FORKS)
+    with Terminal(work, "-n", "2", "-P", "thread", "job:a", "forks") as terminal:
+        terminal.until("forks  succeeded", "job:a  runs  ")
+        assert terminal.text.count("from a child") == 3
+        (work.root / "go").touch()
+        terminal.end()
+        assert terminal.code == 0
+
+
+def test_in_the_background_of_a_shell_there_is_no_block(work):
+    with Terminal(work, program=["bash", "--norc", "-i"]) as terminal:
+        terminal.child.sendline(f"{sys.executable} -m doit job:a & wait; echo the-$((1+1))nd")
+        terminal.until("job:a  runs: ")
+        terminal.child.sendline("")
+        log = work.root / ".gputasks/runs/job:a/latest/attempt-0/output.log"
+        eventually(lambda: log.exists() and "20%" in log.read_text(), 20)
+        (work.root / "go").touch()
+        text = terminal.until("the-2nd")
+        assert "job:a  succeeded" in text
+        assert not titles("\n".join(terminal.frames))
