@@ -23,6 +23,7 @@ NAMED = 6
 PHASES = {
     "lease": "leases GPUs",
     "launch": "is launched",
+    "restore": "is restored",
     "train": "trains",
     "run": "runs",
     "verify": "is verified",

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import output
 import spine
 import storage
 
@@ -22,20 +23,18 @@ BENCHES = {
     "train": spine.bench_train,
     "restore": storage.bench_restore,
     "store": storage.bench_store,
+    **output.BENCHES,
 }
 
 
 def main() -> int:
-    import output  # which takes its words from here
-
-    benches = {**BENCHES, **output.BENCHES}
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", nargs="*", help=f"some of: {' '.join(benches)} [all]")
+    parser.add_argument("name", nargs="*", help=f"some of: {' '.join(BENCHES)} [all]")
     broken = 0
     print(f"{'ratio':>7} {'limit':>6}  {'ours':>20} {'base':>16}  claim")
-    for name in parser.parse_args().name or benches:
+    for name in parser.parse_args().name or BENCHES:
         with tempfile.TemporaryDirectory(prefix="gputasks-bench-") as folder:
-            row = benches[name](Path(folder))
+            row = BENCHES[name](Path(folder))
         broken += not row.holds
         mark = "" if row.holds else "  BROKEN"
         print(

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import PYTHON, Row, environ, write
+from measure import PYTHON, Row, environ, write
 
 RANKS, EVENTS_PER_S = 4, 1000
 OUTPUT_MB = 200
