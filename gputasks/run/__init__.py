@@ -1,6 +1,6 @@
 """The conductor: plan -> lease -> launch -> events -> verify -> receipt, in this order, once.
 
-It knows neither doit nor rich: it works from a notebook or a test as from doit.
+It knows neither doit nor a terminal: it works from a notebook or a test as from doit.
 """
 
 from gputasks.run.conductor import conduct
