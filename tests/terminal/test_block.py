@@ -133,6 +133,34 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(work, mode):
         assert "Traceback" not in text
 
 
+STUBBORN = """\
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+import gputasks as gt
+for step in range(1000):
+    gt.progress(step=step, total=1000, loss=0.5)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_second_ctrl_c_kills_at_once(project, mode):
+    project.write("work.py", STUBBORN)
+    project.dodo(DODO.replace("2s", "1h"))
+    with Terminal(project, *MODES[mode], "job:a") as terminal:
+        terminal.until("loss")
+        terminal.interrupt()
+        terminal.until("stopping: SIGTERM sent")
+        terminal.interrupt()
+        text = terminal.end()
+        assert terminal.code == 130, text
+        assert not titles(text)
+        assert not set(BLOCK) & set(text)
+        assert "job:a  interrupted" in text
+        assert "Traceback" not in text
+    project.gone()
+
+
 def test_bars_of_others_stay_in_the_log_as_they_are(work):
     with Terminal(work, "job:a") as terminal:
         terminal.until("step 9/")

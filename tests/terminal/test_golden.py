@@ -244,6 +244,30 @@ def beside_a_plain_task(stage: Stage) -> None:
         stage.end(run, 1)
 
 
+def sizes(stage: Stage) -> None:
+    """One training in a window that somebody pulls at."""
+    stage.train()
+    with stage.run("train", columns=30) as run:
+        stage.there("ready-train-0", "ready-train-1")
+        run.until("step 4/8")
+        for columns in (30, 40, 80, 200):
+            run.resize(columns)
+            run.redrawn()
+            text = run.until("step 4/8")
+            stage.said.append(f"--- {columns} columns\n{text}\n")
+        stage.go()
+        run.end()
+
+
+def ascii_only(stage: Stage) -> None:
+    stage.train()
+    with Terminal(stage.project, "train", LC_ALL="C") as run:
+        stage.there("ready-train-0", "ready-train-1")
+        stage.midst(run.until("step 4/8", "loss 0.2"))
+        stage.go()
+        stage.end(run, 0)
+
+
 SITUATIONS = [
     success,
     failure_of_a_rank,
@@ -264,8 +288,11 @@ def alike(text: str, project) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-@pytest.mark.parametrize("kind", ["pty", "pipe"])
-@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.__name__)
+CASES = [(s, kind) for s in SITUATIONS for kind in ("pty", "pipe")]
+CASES += [(sizes, "pty"), (ascii_only, "pty")]
+
+
+@pytest.mark.parametrize(("situation", "kind"), CASES, ids=lambda x: getattr(x, "__name__", x))
 def test_golden(project, fake_python, situation, kind):
     stage = Stage(project, fake_python, kind)
     situation(stage)

@@ -222,6 +222,31 @@ def test_plain_lines(monkeypatch):
     assert len([g for g in often if "step 40/120" in g]) == 2
 
 
+def test_workers_that_do_not_come_are_told_once(monkeypatch):
+    out = io.StringIO()
+    face = PlainFace(Stream(out))
+    view = TaskView("train", started=0.0)
+    now = [100.0]
+    monkeypatch.setattr("time.time", lambda: now[0])
+
+    def tick(moment, *events):
+        now[0] = moment
+        for event in events:
+            view.apply({"t": moment, **event})
+        face.tick([view])
+        return [line[9:] for line in out.getvalue().splitlines()]
+
+    placed = {"kind": "placed", "world_size": 4}
+    assert tick(100.0, placed, {"kind": "phase", "phase": "train"}) == []
+    assert tick(110.0) == [], "torch is imported"
+    assert tick(111.0, {"kind": "rank", "rank": 0}, {"kind": "rank", "rank": 2}) == []
+    assert tick(117.0) == ["train: ranks 2/4, silent: 1, 3"]
+    assert len(tick(120.0)) == 1
+    ranks = [{"kind": "rank", "rank": 1}, {"kind": "rank", "rank": 3}]
+    assert tick(121.0, *ranks)[1:] == ["train: ranks 4/4"]
+    assert len(tick(150.0)) == 2
+
+
 def test_json_lines(monkeypatch):
     got = [json.loads(line) for line in lines(JsonFace, monkeypatch=monkeypatch)]
     assert [g["kind"] for g in got] == ["task", "note", *["progress"] * 4, "task", "task", "done"]
