@@ -17,7 +17,6 @@ class Glyphs(NamedTuple):
         spinner: one after the other, where nobody knows how long it takes.
         ramp: from low to high.
         cut: stands where a line was cut off.
-        dot: between the parts of a permanent line.
 
     """
 
@@ -26,11 +25,19 @@ class Glyphs(NamedTuple):
     spinner: str
     ramp: str
     cut: str
-    dot: str
 
 
-UNICODE = Glyphs("━", "─", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "▁▂▃▄▅▆▇█", "…", "·")
-ASCII = Glyphs("#", ".", "|/-\\", "_.-=*#", "~", "-")
+UNICODE = Glyphs("━", "─", "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "▁▂▃▄▅▆▇█", "…")
+ASCII = Glyphs("#", ".", "|/-\\", "_.-=*#", "~")
+
+
+SPELLED = {ord("·"): "-", ord("…"): "..."}
+"""What our messages use besides ASCII."""
+
+
+def spell(text: str, known: Glyphs) -> str:
+    """The text in characters that are known; what is not ours is left alone."""
+    return text if known is UNICODE else text.translate(SPELLED)
 
 
 def glyphs(encoding: str | None, environ: Mapping[str, str]) -> Glyphs:

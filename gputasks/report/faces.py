@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gputasks.report import text
-from gputasks.report.cells import glyphs
+from gputasks.report.cells import glyphs, spell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Face:
 
     def say(self, line: str) -> None:
         """One permanent line, or several."""
-        self.stream.line(text.clean(line))
+        self.stream.line(spell(text.clean(line), self.glyphs))
 
     def quote(self, output: str) -> None:
         """What a task printed."""
@@ -59,7 +59,7 @@ class Face:
             "outcome": "succeeded" if failure is None else "failed",
             "duration_s": now - view.started,
         }
-        self.say(text.finished_text(view.name, finished, self.glyphs.dot))
+        self.say(text.finished_text(view.name, finished))
         if output:
             self.quote(output.rstrip("\n"))
         if failure is not None:
@@ -68,8 +68,8 @@ class Face:
     def cut_off(self, view: TaskView, now: float) -> None:
         """doit ends before the task could: a signal."""
         finished = view.finished or {"outcome": "interrupted", "duration_s": now - view.started}
-        line = text.finished_text(view.name, finished, self.glyphs.dot)
-        self.say(line + (f" {self.glyphs.dot} log: {view.log}" if view.log else ""))
+        line = text.finished_text(view.name, finished)
+        self.say(line + (f" · log: {view.log}" if view.log else ""))
 
     def skipped(self, name: str, why: str) -> None:
         """Nothing to do."""
@@ -113,6 +113,8 @@ class PlainFace(Face):
     def event(self, view: TaskView, event: Event) -> None:
         """Progress is a line at most every 30 s, and one when it is complete."""
         super().event(view, event)
+        if event["kind"] == "attempt":
+            self._said.pop(view.name, None)
         if event["kind"] != "progress":
             return
         now, complete = time.monotonic(), view.fraction() == 1.0

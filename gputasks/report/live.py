@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from gputasks.report import text
+from gputasks.report.cells import spell
 from gputasks.report.faces import Face
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class LiveFace(Face):
         if self._screen is None:
             super().say(line)
         else:
-            self._screen.above(text.clean(line))
+            self._screen.above(spell(text.clean(line), self.glyphs))
 
     def started(self, view: TaskView, reasons: Sequence[str]) -> None:
         """A task starts, and with the first one the block: before its action looks at stdout."""

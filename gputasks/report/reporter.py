@@ -8,6 +8,7 @@ its run, in every mode alike.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -156,8 +157,12 @@ class Reporter:
 
     def _read(self, view: TaskView, follower: Follower) -> None:
         for event in follower.events():
-            view.apply(event)
-            self.face.event(view, event)
+            # What a worker's file says may be anything; that is no reason to fail a run.
+            with contextlib.suppress(
+                ArithmeticError, AttributeError, LookupError, TypeError, ValueError
+            ):
+                view.apply(event)
+                self.face.event(view, event)
 
     def _end(self, task: Task, failure: str | None, *, kind: str = "") -> None:
         with self._lock:
@@ -175,7 +180,7 @@ class Reporter:
         if not self._mine or self._stopped:
             return
         self._stopped = True
-        while self._running and _forked():
+        while _forked() and any(f and not v.finished for v, f in self._running.values()):
             # multiprocessing would wait for them next, but nobody would hear what they say.
             time.sleep(TICK_S)
         self._ending.set()
@@ -209,9 +214,12 @@ def _any_plain(tasks: Mapping[str, Task], selected: Iterable[str]) -> bool:
 
 
 def _forked() -> bool:
-    """True under `doit -n N -P process`."""
+    """True while workers of `doit -n N -P process` live; a dodo.py may have children of its own."""
     multiprocessing = sys.modules.get("multiprocessing")
-    return multiprocessing is not None and bool(multiprocessing.active_children())
+    return multiprocessing is not None and any(
+        getattr(getattr(child, "_target", None), "__name__", "") == "execute_task_subprocess"
+        for child in multiprocessing.active_children()
+    )
 
 
 def _captured(task: Task) -> str:

@@ -22,7 +22,9 @@ LOW_AFTER_S = 120.0
 
 def metric_text(name: str, value: Any) -> str:
     """`val_acc 0.9512`; NaN and infinities as they are."""
-    shown = f"{value:.4g}" if isinstance(value, (int, float)) else str(value)[:20]
+    shown = str(value)[:20]
+    if isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**20):
+        shown = f"{value:.4g}"
     return f"{one_line(name)[:30]} {one_line(shown)}"
 
 
@@ -47,7 +49,7 @@ def reasons_text(reasons: Sequence[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def finished_text(name: str, event: Event, dot: str = "·") -> str:
+def finished_text(name: str, event: Event) -> str:
     """`train  succeeded in 41s · checkpoints (1.2 MB) · val_acc 0.95`."""
     duration_s = float(event.get("duration_s") or 0)
     took = format_duration(duration_s)
@@ -61,7 +63,7 @@ def finished_text(name: str, event: Event, dot: str = "·") -> str:
         parts.append(f"best {one_line(str(event['checkpoint']))}")
     parts += metric_texts(event.get("metrics") or {})
     parts += idle_texts(event.get("gpus") or [], duration_s)
-    return f" {dot} ".join(parts)
+    return " · ".join(parts)
 
 
 def idle_texts(gpus: Sequence[Mapping[str, Any]], duration_s: float) -> list[str]:

@@ -19,6 +19,7 @@ SILENT_S = 5.0
 FIRST_S = 20.0
 """Until the first one comes, torch is imported, which takes long on a cold disk."""
 NAMED = 6
+MOST = 1e100
 
 PHASES = {
     "lease": "leases GPUs",
@@ -71,10 +72,11 @@ class TaskView:
             self.ranks.add(int(event.get("rank", 0)))
             self._heard = moment
         elif kind == "progress":
-            self.progress = event
-            self._measure(event.get("metrics") or {})
+            self.progress = {k: v for k, v in event.items() if _is_number(v)}
+            metrics = event.get("metrics")
+            self._measure(metrics if isinstance(metrics, dict) else {})
         elif kind == "gpu":
-            self.gpus = [g for g in event.get("gpus") or [] if isinstance(g, dict)]
+            self.gpus = event.get("gpus") or []
         elif kind == "attempt":
             self.ranks.clear()
             self.progress, self.gpus, self.trend = {}, (), Trend()
@@ -88,7 +90,7 @@ class TaskView:
         if name != self.loss_name:
             self.loss_name, self.trend = name, Trend()
         value = metrics.get(self.loss_name)
-        if isinstance(value, (int, float)):
+        if value is not None and _is_number(value):
             self.trend.add(float(value))
 
     # -- texts ---------------------------------------------------------------------------------
@@ -123,9 +125,9 @@ class TaskView:
     def fraction(self) -> float | None:
         """How much is done, 0 to 1, None when nobody knows."""
         step, total = self.progress.get("step"), self.progress.get("total")
-        if not isinstance(step, (int, float)) or not isinstance(total, (int, float)) or total <= 0:
+        if step is None or total is None or total <= 0:
             return None
-        return min(1.0, max(0.0, step / total))
+        return float(min(1.0, max(0.0, step / total)))
 
     def step_texts(self) -> list[str]:
         """`step 40/120`, `epoch 2/3`, `eta 42s`, `12.3 it/s`: what matters most comes first."""
@@ -135,15 +137,15 @@ class TaskView:
         parts = []
         if step is not None:
             parts.append(f"step {step}/{total}" if total else f"step {step}")
-        if isinstance(epoch, (int, float)):
+        if epoch is not None:
             # Counted from 0; after the last one Lightning has counted on.
             shown = f"{min(epoch + 1, epochs)}/{epochs}" if epochs else f"{epoch + 1}"
             parts.append(f"epoch {shown}")
-        if isinstance(eta, (int, float)) and eta > 0:
+        if eta is not None and eta > 0:
             parts.append(f"eta {format_duration(eta)}")
-        if isinstance(rate, (int, float)) and rate > 0:
+        if rate is not None and rate > 0:
             parts.append(f"{rate:.3g} it/s")
-        return [text.one_line(part) for part in parts]
+        return parts
 
     def metric_texts(self) -> list[str]:
         """`loss 0.3123`, then the others by how much they tell."""
@@ -156,6 +158,11 @@ class TaskView:
     def numbers(self) -> str:
         """All of it in one line."""
         return "  ".join([*self.step_texts(), *self.metric_texts(), *self.gpu_texts()])
+
+
+def _is_number(value: Any) -> bool:
+    """A worker's file may hold anything; NaN comes as a string, and an int may be too large."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < MOST
 
 
 def loss_name(metrics: dict[str, Any]) -> str:

@@ -31,6 +31,9 @@ FAIL_FAST_S = 10.0
 LAUNCHER_S = 10.0
 """And the launcher this long to tell how they ended."""
 
+TOLD = ("rank", "progress", "facts", "note")
+"""What workers have a say in; their files may hold anything."""
+
 
 @dataclass
 class AttemptResult:
@@ -157,7 +160,9 @@ class _Follow:
         """Pass on what is new."""
         for rank, follower in self._followers.items():
             for event in follower.events():
-                self._pass_on(rank, event)
+                if event["kind"] in TOLD:
+                    with contextlib.suppress(ArithmeticError, TypeError, ValueError):
+                        self._pass_on(rank, event)
         now = time.monotonic()
         if self._stalls is not None and now - self._looked >= 1.0:
             self._looked = now

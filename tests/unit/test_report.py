@@ -6,9 +6,12 @@ import io
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gputasks.errors import ConfigError, ManyErrors
-from gputasks.report import text
+from gputasks.events import EventLog, Follower
+from gputasks.report import Reporter, text
 from gputasks.report.block import Layout
 from gputasks.report.cells import ASCII, UNICODE, glyphs, width_of
 from gputasks.report.errors import show
@@ -171,6 +174,44 @@ def test_odd_metrics_are_shown_and_short(value):
     assert view.fraction() is None
     assert "\x1b" not in view.numbers()
     assert len(view.numbers()) < 100
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.just(10**400) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+NAMES = [
+    "t",
+    "rank",
+    "step",
+    "total",
+    "epoch",
+    "max_epochs",
+    "rate",
+    "eta_s",
+    "metrics",
+    "text",
+    "batch_size",
+]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.sampled_from(["rank", "progress", "facts", "note"]),
+                          st.dictionaries(st.sampled_from(NAMES), JSON))), st.booleans())  # fmt: skip
+def test_whatever_a_worker_writes_is_no_fault_of_the_run(tmp_path_factory, events, plain):
+    folder = tmp_path_factory.mktemp("run")
+    log = EventLog(str(folder / "events.jsonl"))
+    for kind, fields in events:
+        log.write(**{**fields, "kind": kind})
+    out = io.StringIO()
+    reporter = Reporter(io.StringIO(), {})
+    reporter.face = PlainFace(Stream(out)) if plain else Face(Stream(out))
+    view = TaskView("t", started=0.0)
+    reporter._read(view, Follower(log.path))
+    assert len(drawn(view, 5.0)) >= 2
+    view.numbers()
+    assert "\x1b" not in out.getvalue()
 
 
 def test_reasons_and_placement():
