@@ -12,17 +12,18 @@ from gputasks.events import Follower
 from gputasks.launch.memory import count_oom_kills
 from gputasks.launch.stalls import StallWatch, collect_stacks, group_stacks
 from gputasks.layout import write_json
+from gputasks.nodes.sampler import sampling
 from gputasks.proc import Guarded, Start, interrupts, kill_marked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gputasks.events import Event, EventLog
     from gputasks.launch.local import Attempt
     from gputasks.leases import TaskLock
     from gputasks.proc import Ended
     from gputasks.secrets import Secrets
-    from gputasks.specs import Command, Outcome, Run
+    from gputasks.specs import Command, Gpu, Outcome, Run
 
 TICK_S = 0.05
 FAIL_FAST_S = 10.0
@@ -30,6 +31,9 @@ FAIL_FAST_S = 10.0
 
 LAUNCHER_S = 10.0
 """And the launcher this long to tell how they ended."""
+
+TOLD = ("rank", "progress", "facts", "note")
+"""What workers have a say in; their files may hold anything."""
 
 
 @dataclass
@@ -46,6 +50,7 @@ class AttemptResult:
         ended_by_us: ranks that were killed because another had failed.
         facts: what the framework told of the training: batch, precision, best checkpoint.
         oom_kills: how often the kernel killed for lack of memory meanwhile, None when not known.
+        gpus: what the leased GPUs did, see `GpuSampler.summary`.
 
     """
 
@@ -59,6 +64,7 @@ class AttemptResult:
     ended_by_us: list[int] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     oom_kills: int | None = None
+    gpus: list[dict[str, Any]] = field(default_factory=list)
 
 
 def run_attempt(
@@ -72,6 +78,7 @@ def run_attempt(
     lock: TaskLock,
     deadline: float | None,
     secrets: Secrets,
+    gpus: Sequence[Gpu] = (),
 ) -> AttemptResult:
     """Start, follow, end.
 
@@ -85,6 +92,7 @@ def run_attempt(
         lock: the task's lock, kept warm.
         deadline: monotonic time at which the run has lasted long enough.
         secrets: what must not be seen of it.
+        gpus: the leased ones, whose load is sampled.
 
     Raises:
         OSError: the attempt's folder cannot be written.
@@ -113,17 +121,22 @@ def run_attempt(
             )
         )
         ended = None
-        while ended is None:
-            ended = guard.wait(TICK_S)
-            lock.heartbeat()
-            follow.look()
-            _end_if_needed(guard, follow, deadline)
+        with sampling(gpus, attempt.folder, mark=attempt.mark, log=log) as sampler:
+            while ended is None:
+                ended = guard.wait(TICK_S)
+                lock.heartbeat()
+                follow.look()
+                if sampler is not None:
+                    sampler.look()
+                _end_if_needed(guard, follow, deadline)
         follow.look()
         secrets.clean(attempt.folder, (attempt.output, *logs))
         duration_s = round(time.monotonic() - began, 3)
         after = count_oom_kills()
         kills = None if before is None or after is None else after - before
-        return _result(ended, follow, duration_s, kills)
+        result = _result(ended, follow, duration_s, kills)
+        result.gpus = [] if sampler is None else sampler.summary()
+        return result
 
 
 class _Follow:
@@ -156,7 +169,9 @@ class _Follow:
         """Pass on what is new."""
         for rank, follower in self._followers.items():
             for event in follower.events():
-                self._pass_on(rank, event)
+                if event["kind"] in TOLD:
+                    with contextlib.suppress(ArithmeticError, TypeError, ValueError):
+                        self._pass_on(rank, event)
         now = time.monotonic()
         if self._stalls is not None and now - self._looked >= 1.0:
             self._looked = now
@@ -199,6 +214,8 @@ class _Follow:
 
         That wait is fixed in torch 2.13, `--shutdown-timeout` is only for signals to the agent.
         """
+        if self.run.kind != "train":
+            return False  # its output is the user's, and may be long
         try:
             with open(self.attempt.output, "rb") as file:
                 file.seek(self._output_read)
@@ -206,7 +223,7 @@ class _Follow:
         except OSError:
             return False
         self._output_read += len(data)
-        return self.run.kind == "train" and b"closing signal SIGTERM" in data
+        return b"closing signal SIGTERM" in data
 
     def end_workers(self) -> None:
         """Kill the workers that outlive another's failure."""

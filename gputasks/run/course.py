@@ -218,6 +218,7 @@ class Course:
             lock=self.lock,
             deadline=deadline,
             secrets=self.secrets,
+            gpus=self.lease.gpus if self.lease else (),
         )
         self.result = result
         entry: dict[str, Any] = {
@@ -229,6 +230,8 @@ class Course:
             "argv": list(command.argv),
         }
         self.record.data["attempts"].append(entry)
+        if result.gpus:
+            self.record.data["gpus"] = result.gpus
         if result.outcome == "succeeded":
             self.record.save()
             return None
@@ -325,6 +328,7 @@ class Course:
                 checkpoint=messages.best_checkpoint(facts, self.root),
                 metrics=metrics,
                 restored=restored,
+                gpus=self.record.data.get("gpus"),
             )
         return Done(job.run_id, outputs, metrics)
 
