@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -95,3 +96,93 @@ def test_ddp_script_needs_no_gputasks(ddp):
     assert done.returncode == 0, done.stderr
     assert "epoch 1/1: val_acc 0." in done.stdout
     assert (ddp.root / "by-hand/last.pt").exists()
+
+
+# -- shell -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shell(project):
+    """examples/shell, with the commands of this environment on PATH."""
+    ignored = shutil.ignore_patterns("__pycache__", ".gputasks", "*.json*", "*.txt")
+    shutil.copytree(EXAMPLES / "shell", project.root, ignore=ignored, dirs_exist_ok=True)
+    project.env["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    project.env["NIGHTLY_WAIT_S"] = "0"
+    return project
+
+
+def nightly(shell, *targets: str, code: int) -> str:
+    done = shell.run("./nightly.sh", *targets)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    return re.sub(r"(?m)^\d\d:\d\d:\d\d nightly: ", "", done.stdout)
+
+
+def test_nightly_success_and_nothing_to_do(shell):
+    first = nightly(shell, code=0)
+    assert "report: done\ncount: never built here\ncount: done\n" in first
+    assert first.endswith("count: succeeded\nfit: succeeded\nreport: succeeded\n")
+    assert (shell.root / "report.txt").exists()
+    diary = [json.loads(line) for line in (shell.root / "nightly.jsonl").read_text().splitlines()]
+    made = [e["task"] for e in diary if e["kind"] == "task" and e["status"] == "succeeded"]
+    assert made == ["fit", "report", "count"]
+    assert nightly(shell, code=0).startswith("report: up to date\ncount: up to date\n")
+
+
+def test_nightly_failed_task_blocks_only_what_depends_on_it(shell):
+    readings = shell.root / "readings.csv"
+    good = readings.read_text()
+    readings.write_text(good + "eleven,82.0\n")
+    said = nightly(shell, "fit", "report", "count", code=1)
+    assert "fit: `fit` failed: `python` exited with code 1\n" in said
+    assert "fit: ValueError: could not convert string to float: 'eleven'\n" in said
+    assert "report: skipped, `fit` failed\n" in said
+    assert "count: done\n" in said
+    # Without naming it, the failing task is found below the target.
+    assert "report: `fit` failed: " in nightly(shell, code=1)
+    readings.write_text(good)
+    assert "report: done\n" in nightly(shell, code=0)
+
+
+def test_nightly_tries_again_when_the_machine_is_at_fault(shell):
+    (shell.root / "readings.csv").rename(shell.root / "elsewhere")
+    said = nightly(shell, code=2)
+    assert said.count("report: input `readings.csv` is missing\n") == 3
+    assert said.endswith("report: try 3 of 3 in 0 s\nreport: input `readings.csv` is missing\n")
+    # It arrives while the script waits.
+    fake = shell.write("bin/sleep", "#!/bin/sh\nmv elsewhere readings.csv\n")
+    fake.chmod(0o755)
+    shell.env["PATH"] = f"{fake.parent}{os.pathsep}{shell.env['PATH']}"
+    said = nightly(shell, code=0)
+    assert "report: try 2 of 3 " in said
+    assert "report: done\n" in said
+
+
+def test_nightly_faulty_dodo_and_unknown_target(shell):
+    assert nightly(shell, "rapport", code=3).endswith(
+        "rapport: dodo.py is faulty, or has no such task\n"
+    )
+    dodo = shell.root / "dodo.py"
+    dodo.write_text(dodo.read_text().replace("artifacts=[model]", "artifcats=[model]"))
+    assert nightly(shell, code=3).endswith("report: dodo.py is faulty, or has no such task\n")
+    assert not (shell.root / ".gputasks/runs").exists()
+
+
+def test_nightly_interrupted(shell):
+    """Ctrl-C of a terminal reaches the script and doit alike; the script lets doit end first."""
+    fit = shell.root / "fit.py"
+    fit.write_text("import time\nopen('started', 'w').close()\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        ["./nightly.sh"], cwd=shell.root, env=shell.environ(), start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        eventually((shell.root / "started").exists, 20, what="the first step")
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 130, said
+    assert said.endswith(" nightly: report: interrupted\n")
+    assert "count:" not in said
+    shell.gone()
