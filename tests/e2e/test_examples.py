@@ -14,16 +14,17 @@ from pathlib import Path
 import pytest
 from conftest import Project, eventually
 
+from gputasks.events import Follower
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MADE = shutil.ignore_patterns("__pycache__", "data", "checkpoints", ".gputasks")
 
 
 def events(project, task: str, kind: str) -> list[dict]:
     """All events of one kind, of all runs of a task."""
-    files = sorted((project.root / ".gputasks/runs" / task).glob("[0-9a-z]*/events.jsonl"))
-    lines = [line for f in files if not f.parent.is_symlink() for line in f.read_text().split("\n")]
-    found = [json.loads(line) for line in lines[:-1] if line]
-    return [event for event in found if event["kind"] == kind]
+    runs = (project.root / ".gputasks/runs" / task).glob("*/events.jsonl")
+    files = [str(path) for path in runs if path.parent.name != "latest"]
+    return [e for path in files for e in Follower(path).events() if e["kind"] == kind]
 
 
 # -- ddp -------------------------------------------------------------------------------------------
