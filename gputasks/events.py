@@ -18,7 +18,7 @@ note       text, level: info | warning
 waiting    text: waits for a lease or a lock
 attempt    attempt, cause, resume
 failure    rank, node, local_rank, exit_code, signal, cause, place, log, lines [text], secondary
-facts      batch_size, global_batch_size, precision, num_workers, strategy, best_model_path, …
+facts      batch_size, global_batch_size, precision, num_workers, device, best_model_path, …
 finished   outcome, exit_code, duration_s, artifacts [{name, path, bytes}], checkpoint, metrics,
            message
 ========== ======================================================================================
