@@ -26,6 +26,7 @@ def task_train():
     return gt.train(
         "train.py",
         params={"epochs": 4, "lr": 2e-3, "seed": 7},
+        resume_params=["epochs"],  # `doit train --epochs 6` adds two to the four
         args=["--resume", "{resume}"],
         file_dep=[dataset],
         artifacts=[model],

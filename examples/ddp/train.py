@@ -137,19 +137,22 @@ class Training:
             generator=torch.Generator().manual_seed(self.args.seed + self.epoch),
         )
 
-    def run(self) -> None:
+    def run(self) -> bool:
+        """True when it came to its end, False when it was told to stop; all ranks say the same."""
         if self.epoch == self.args.epochs:
             self.save()  # stopped after its last step: nothing is left to do but to say so
         while self.epoch < self.args.epochs:
-            self.run_epoch()
+            if not self.run_epoch():
+                return False
             self.epoch, self.batch = self.epoch + 1, 0
             accuracy = self.validate()
             self.save()
             if self.rank == 0:
                 print(f"epoch {self.epoch}/{self.args.epochs}: val_acc {accuracy:.4f}")
                 self.report(val_acc=accuracy)
+        return True
 
-    def run_epoch(self) -> None:
+    def run_epoch(self) -> bool:
         self.model.train()
         batches = self.batches()
         self.steps_per_epoch = len(batches)
@@ -163,7 +166,8 @@ class Training:
             self.report(loss=loss.detach())
             if self.all_stop():
                 self.save()
-                raise SystemExit(SIGTERM_EXIT)
+                return False
+        return True
 
     def all_stop(self) -> bool:
         """The signal reaches the ranks at different steps: they stop at the first one's next."""
@@ -207,12 +211,12 @@ def main() -> None:
     args = parser.parse_args()
 
     training = Training(args, start_group())
-    try:
-        if args.resume:
-            training.load(args.resume)
-        training.run()
-    finally:
-        dist.destroy_process_group()
+    if args.resume:
+        training.load(args.resume)
+    done = training.run()
+    dist.destroy_process_group()
+    if not done:
+        raise SystemExit(SIGTERM_EXIT)
 
 
 if __name__ == "__main__":

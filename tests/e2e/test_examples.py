@@ -90,13 +90,21 @@ def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(ddp):
 
 
 @pytest.mark.torch
-def test_ddp_script_needs_no_gputasks(ddp):
+def test_ddp_script_alone_needs_no_gputasks_and_obeys_sigterm(ddp):
     """Plain `python train.py`: a group of one, no launcher, no gputasks to import."""
-    (ddp.root / "gputasks.py").write_text("raise ImportError('not here')\n")
-    done = ddp.run(sys.executable, "train.py", "--epochs", "1", "--out", "by-hand", timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "epoch 1/1: val_acc 0." in done.stdout
-    assert (ddp.root / "by-hand/last.pt").exists()
+    ddp.write("gputasks.py", "raise ImportError('not here')\n")
+    with open(ddp.root / "printed", "wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-u", "train.py", "--epochs", "1000", "--out", "by-hand"],
+            cwd=ddp.root, env=ddp.environ(), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+        )  # fmt: skip
+    ddp.started.append(process)
+    printed = (ddp.root / "printed").read_text
+    eventually(lambda: "epoch 1/1000: val_acc 0." in printed(), 90, what="the first epoch")
+    process.terminate()
+    assert process.wait(30) == 143, printed()
+    assert "Traceback" not in printed()
+    assert os.listdir(ddp.root / "by-hand") == ["last.pt"]
 
 
 # -- shell -----------------------------------------------------------------------------------------

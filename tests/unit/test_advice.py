@@ -67,7 +67,7 @@ class Cycle:
 
 @pytest.fixture
 def torch_with_cuda(monkeypatch):
-    """What `cleanup_memory` sees of a torch; there is no GPU here, tests/gpu_check.py has one."""
+    """What `cleanup_memory` sees of a torch; there is no GPU here."""
     torch = ModuleType("torch")
     torch.emptied = 0
     torch.used = True
