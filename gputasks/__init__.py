@@ -1,7 +1,8 @@
 """gputasks: make for GPU training, a plain-Python task library on doit.
 
-The names below are all that a dodo.py uses.  They are looked up on first use: importing this module
-loads nothing, and nothing heavy is loaded while everything is up to date.
+The names below are all that a dodo.py uses, and the script of a training may.  They are looked up
+on first use: importing this module loads nothing, and nothing heavy is loaded while everything is
+up to date.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gputasks.advice import cleanup_memory, suggest_num_workers
     from gputasks.doit_plugin.config import doit_config
     from gputasks.errors import ConfigError, GputasksError, MachineError, RunFailedError
     from gputasks.settings.project import Project, load
@@ -30,10 +32,12 @@ __all__ = [
     "RunFailedError",
     "__version__",
     "build",
+    "cleanup_memory",
     "command",
     "doit_config",
     "load",
     "progress",
+    "suggest_num_workers",
     "train",
 ]
 
@@ -49,10 +53,12 @@ _HOME = {
     "RunFailedError": "gputasks.errors",
     "__version__": "gputasks.version",
     "build": "gputasks.tasks",
+    "cleanup_memory": "gputasks.advice",
     "command": "gputasks.tasks",
     "doit_config": "gputasks.doit_plugin.config",
     "load": "gputasks.settings.project",
     "progress": "gputasks.worker",
+    "suggest_num_workers": "gputasks.advice",
     "train": "gputasks.tasks",
 }
 

@@ -19,7 +19,7 @@ waiting    text: waits for a lease or a lock
 attempt    attempt, cause, resume
 failure    rank, node, local_rank, exit_code, signal, cause, place, log, lines [text], secondary
 gpu        gpus [{id, util (%), mem_mib, mem_total_mib}]: what the leased ones do, every 5 s
-facts      batch_size, global_batch_size, precision, num_workers, strategy, best_model_path, …
+facts      batch_size, global_batch_size, precision, num_workers, device, best_model_path, …
 finished   outcome, exit_code, duration_s, artifacts [{name, path, bytes}], checkpoint, metrics,
            gpus [{id, uuid, utilisation (median, %), memory_mib (most), samples}], message
 ========== ======================================================================================

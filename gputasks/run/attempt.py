@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gputasks.events import Follower
+from gputasks.hints import hints
 from gputasks.launch.memory import count_oom_kills
 from gputasks.launch.stalls import StallWatch, collect_stacks, group_stacks
 from gputasks.layout import write_json
@@ -164,6 +165,7 @@ class _Follow:
         self._stalls = StallWatch(ranks, run.stall_timeout_s) if run.kind == "train" else None
         self._looked = 0.0
         self.hide: Callable[[Any], Any] = lambda value: value
+        self._hinted: set[str] = set()
 
     def look(self) -> None:
         """Pass on what is new."""
@@ -196,6 +198,11 @@ class _Follow:
             self.facts.update({k: v for k, v in event.items() if k not in ("t", "kind", "rank")})
         fields = {k: v for k, v in event.items() if k not in ("t", "kind", "rank")}
         self.log.write(event["kind"], rank=rank, **fields)
+        if event["kind"] == "facts" and rank == 0 and self.attempt.number == 0:
+            for text in hints(known_facts(self.run, len(self._followers), self.facts)):
+                if text not in self._hinted:  # facts are told twice
+                    self._hinted.add(text)
+                    self.log.write("note", level="info", text=text)
 
     def failed_for(self) -> float:
         """Seconds since a worker was seen to have failed."""
@@ -251,6 +258,21 @@ class _Follow:
         plural = "s" if len(silent) > 1 else ""
         limit = self.run.stall_timeout_s or 0
         return f"no sign of life from rank{plural} {ranks} for {limit:g} s\n{group_stacks(stacks)}"
+
+
+def known_facts(
+    run: Run, world_size: int, framework: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    """The facts of a run on this node, as `hints` takes them."""
+    cores = len(os.sched_getaffinity(0))
+    return {
+        "world_size": world_size,
+        "local_world_size": world_size,
+        "cpu_count": cores,
+        "params": run.params,
+        "framework": framework,
+        **more,
+    }
 
 
 def _end_if_needed(guard: Guarded, follow: _Follow, deadline: float | None) -> None:

@@ -15,6 +15,7 @@ from gputasks.artifacts import aside
 from gputasks.cache.cache import Damaged
 from gputasks.cache.copying import Cancelled
 from gputasks.errors import GputasksError, MachineError, render
+from gputasks.hints import hints
 from gputasks.launch.local import Attempt, local_command
 from gputasks.leases import lease_gpus
 from gputasks.nodes import local_node
@@ -23,7 +24,7 @@ from gputasks.receipts import Receipt
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
 from gputasks.run import keeping, messages, preflight, retries
-from gputasks.run.attempt import AttemptResult, run_attempt
+from gputasks.run.attempt import AttemptResult, known_facts, run_attempt
 from gputasks.run.job import Done, Job, interrupted
 from gputasks.run.record import RunRecord
 from gputasks.run.stage import Stage
@@ -239,7 +240,11 @@ class Course:
         entry["failures"] = failure.failures
         self.record.save()
         if failure.failures:
-            self.log.write("failure", **failure.failures[0])
+            first = failure.failures[0]
+            self.log.write("failure", **first)
+            known = {"outcome": failure.outcome, "cause": first.get("cause")}
+            for text in hints(known_facts(self.run, placement.world_size, result.facts, **known)):
+                self._note(text, level="info")
         if result.signum is not None:
             raise Interrupted(result.signum)
         return failure
