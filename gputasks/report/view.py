@@ -66,7 +66,12 @@ class TaskView:
             return f"epoch {min(epoch + 1, epochs)}/{epochs}" if epochs else f"epoch {epoch + 1}"
         if self.world_size > 1 and len(self.ranks) < self.world_size and self.phase == "train":
             return f"{len(self.ranks)}/{self.world_size} workers ready"
-        return {"train": "trains", "run": "runs", "verify": "is verified"}.get(self.phase, "starts")
+        return {
+            "environment": "installs",
+            "train": "trains",
+            "run": "runs",
+            "verify": "is verified",
+        }.get(self.phase, "starts")
 
     def fraction(self) -> float | None:
         """How much is done, 0 to 1, None when nobody knows."""
