@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import platform
 import sys
-from importlib.metadata import Distribution, MetadataPathFinder
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import distributions
+from typing import TYPE_CHECKING
 
 from gputasks.cli.graph import known, load
 from gputasks.doit_plugin.verdicts import UpToDate
@@ -14,14 +14,20 @@ from gputasks.errors import ConfigError
 from gputasks.fingerprint import Digests, interpreter
 from gputasks.fingerprint.interpreters import normal
 from gputasks.layout import Layout, write_whole
+from gputasks.receipts.inputs import python_of
 from gputasks.version import __version__
 
 if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
     from gputasks.fingerprint import Interpreter
     from gputasks.specs import Run
 
 OMITTED = ("gputasks", "pip", "setuptools", "uv", "wheel")
 """What installs, and what need not be where workers are."""
+
+
+INDEXES = ("--index-url", "--extra-index-url", "--find-links", "--no-index")
 
 
 def freeze(task: str, *, output: str | None, dodo: str) -> int:
@@ -41,8 +47,8 @@ def freeze(task: str, *, output: str | None, dodo: str) -> int:
             f"task `{task}` has no Python of its own",
             hint=f"`gputasks freeze {names[0]}`" if names else "",
         )
-    python = _python(ours.run, task, ours.layout)
-    text = "\n".join([*_head(task, python), *_lines(python)]) + "\n"
+    python, options = _python(ours.run, task, ours.layout)
+    text = "\n".join([*_head(task, python), *options, *_lines(python)]) + "\n"
     if output is None:
         sys.stdout.write(text)
     else:
@@ -50,10 +56,11 @@ def freeze(task: str, *, output: str | None, dodo: str) -> int:
     return 0
 
 
-def _python(run: Run, task: str, layout: Layout) -> Interpreter:
+def _python(run: Run, task: str, layout: Layout) -> tuple[Interpreter, list[str]]:
+    """The interpreter, and options that say where its packages come from."""
     digests = Digests.shared(layout)
     if not run.has_environment:
-        return interpreter(run.python, digests=digests)
+        return interpreter(python_of(run), digests=digests), []
     from gputasks import environments
     from gputasks.proc import interrupts
 
@@ -67,7 +74,8 @@ def _python(run: Run, task: str, layout: Layout) -> Interpreter:
         say=lambda _kind, text: print(f"{task}: {text}", file=sys.stderr),
     )
     held.release()
-    return wanted.interpreter()
+    lines = wanted.requirements.lines
+    return wanted.interpreter(), [t for t in lines if t.startswith(INDEXES)]
 
 
 def _head(task: str, python: Interpreter) -> list[str]:
@@ -80,17 +88,11 @@ def _head(task: str, python: Interpreter) -> list[str]:
 
 def _lines(python: Interpreter) -> list[str]:
     found: dict[str, str] = {}
-    for one in MetadataPathFinder.find_distributions(_context(python.site_dirs)):
+    for one in distributions(path=list(python.site_dirs)):
         name = normal(one.metadata["Name"] or "")
         if name and name not in OMITTED:
             found.setdefault(name, _line(name, one))
     return [found[name] for name in sorted(found)]
-
-
-def _context(sites: tuple[str, ...]) -> Any:
-    from importlib.metadata import DistributionFinder
-
-    return DistributionFinder.Context(path=list(sites))
 
 
 def _line(name: str, one: Distribution) -> str:

@@ -31,7 +31,6 @@ _MISLEADING = (
     "PIP_REQUIREMENT",
     "PIP_ROOT",
     "PIP_TARGET",
-    "PIP_USER",
     "UV_PREFIX",
     "UV_PROJECT_ENVIRONMENT",
     "UV_PYTHON",
@@ -45,6 +44,7 @@ _QUIET = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "PIP_NO_INPUT": "1",
     "PIP_PROGRESS_BAR": "off",
+    "PIP_USER": "0",  # a pip.conf may have it, and pip then refuses to install into any other place
     "PYTHONUNBUFFERED": "1",
     "UV_NO_PROGRESS": "1",
 }

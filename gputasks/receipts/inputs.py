@@ -45,7 +45,7 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
         from gputasks import environments
 
         own = environments.look(run, digests)
-    used = interpreter(_python(run), digests=digests) if own is None else own.interpreter()
+    used = interpreter(python_of(run), digests=digests) if own is None else own.interpreter()
     scripts = _scripts(run, used.source_dirs, digests)
     missing: list[str] = []
     inputs: Inputs = {
@@ -112,7 +112,8 @@ def changed_during(before: Inputs, run: Run, digests: Digests) -> list[str]:
     return changed + ["requirements"] * (before["requirements"] != after["requirements"])
 
 
-def _python(run: Run) -> str:
+def python_of(run: Run) -> str:
+    """The interpreter whose packages count, as a path or a name; empty for the driver's."""
     if run.kind == "command" and not run.python:
         name = run.argv[0]
         return name if os.sep in name and os.path.basename(name).startswith("python") else ""

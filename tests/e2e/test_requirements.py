@@ -214,6 +214,8 @@ def test_an_installer_that_fails_costs_nothing_that_was_made(project):
     assert len(envs(project)) == 1
     assert len([p for p in (project.root / ".gputasks/envs").iterdir() if p.is_dir()]) == 1
     assert (project.root / "a.txt").read_text() == "1.0"
+    project.dodo(text.format(show=SHOW, line="alpha==1.0"))
+    assert "restored from the cache" in project.doit().stderr, "doit forgets what fails"
     project.dodo(text.format(show=SHOW, line="alpha=1.0"))
     result = project.doit()
     assert result.returncode == 3
@@ -272,9 +274,17 @@ def slow(project):
     return ready
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_installation_that_is_ended_leaves_nothing(project, slow, signum):
-    process = project.start("a")
+@pytest.mark.parametrize(
+    ("signum", "args"),
+    [
+        (signal.SIGINT, ["a"]),
+        (signal.SIGTERM, ["-n", "2", "-P", "thread", "a", "b"]),
+        (signal.SIGINT, ["-n", "2", "-P", "process", "a", "b"]),
+        (signal.SIGKILL, ["a"]),
+    ],
+)
+def test_an_installation_that_is_ended_leaves_nothing(project, slow, signum, args):
+    process = project.start("run", *args)
     eventually(lambda: slow.exists() and slow.read_text(), 60)
     os.kill(process.pid, signum)
     code = process.wait(30)
@@ -455,7 +465,8 @@ def test_programs_of_the_environment_are_found_first(project):
 
 
 def test_a_version_of_python(project):
-    pythons = [p for p in sorted(Path("/root/.pyenv/versions").glob("3.1*/bin/python3.1?"))] + [
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    pythons = [*sorted(pyenv.glob("versions/3.1*/bin/python3.1?"))] + [
         Path(f"/usr/bin/python3.{n}") for n in range(10, 16)
     ]
     mine = f"python3.{sys.version_info[1]}"
@@ -506,7 +517,8 @@ def test_freeze(project):
     """)
     result = project.gputasks("freeze", "a")
     assert result.returncode == 0, result.stderr
-    head, *lines = result.stdout.split("\n", 1)[1].splitlines()
+    head, where, *lines = result.stdout.split("\n", 1)[1].splitlines()
+    assert where == "--find-links wheels"
     assert head.startswith(f"# {version}, linux ")
     assert lines == ["alpha==1.1", "beta==2.0", f"slow @ file://{project.root}/local"]
     assert "a: makes its environment" in result.stderr
@@ -514,6 +526,15 @@ def test_freeze(project):
     assert again.stdout == ""
     assert "environment" not in again.stderr
     assert (project.root / "lock/a.txt").read_text() == result.stdout
+    project.dodo("""
+        def task_b():
+            return gt.command(["python", "-c", "import alpha, beta, slow"], requirements="lock/a.txt", artifacts=[])
+        def task_plain():
+            return gt.command(["true"], artifacts=["b"])
+        def task_foreign():
+            return {"actions": ["true"]}
+    """)
+    assert project.doit("b").returncode == 0
     plain = project.gputasks("freeze", "plain").stdout
     assert "\ndoit==" in plain
     assert "gputasks==" not in plain
