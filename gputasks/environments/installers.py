@@ -77,7 +77,8 @@ class Installer:
         base, folder = self._environment.base.executable, self._environment.folder
         if self.uv:
             return [self.uv, "venv", "--python", base, folder]
-        return [base, "-m", "venv", *(["--without-pip"] if self._lent else []), folder]
+        without = self._lent or not self._environment.requirements.install
+        return [base, "-m", "venv", *(["--without-pip"] if without else []), folder]
 
     def install(self, requirements: str, constraints: str) -> list[str]:
         """The command that fills it; the files are written before."""
