@@ -20,8 +20,8 @@ class Job:
     """What to do: the definition, the fingerprint taken before, and why it runs.
 
     `forced`: neither the cache nor an earlier attempt counts.  `unrecorded`: only doit's own record
-    is missing, so an intact receipt is enough.
-    `environment` is the task's own, once it is there, held while the task runs.
+    is missing, so an intact receipt is enough.  `environment`: the task's own, once it is there,
+    held while the task runs.
     """
 
     task: str
