@@ -5,6 +5,7 @@ receipts/TASK.json     what a finished task consumed and left; absent while it r
 digests/TASK           digests of its outputs only, rewritten only when they change
 runs/TASK/RUN_ID/      run.json, events.jsonl, attempt-N/ with one log per rank
 locks/TASK.lock        flock of the task that runs
+envs/                  virtual environments of tasks with `requirements`
 trees/                 manifests of directories, to say which file changed
 cache/                 artifacts of earlier runs, see `cache`
 trash/TASK/RUN_ID/     what stood at an artifact's path before a fresh run

@@ -120,7 +120,7 @@ def _gpu_text(gpu: Mapping[str, Any]) -> str:
 def event_text(event: Event) -> str | None:
     """The line for an event that matters in a log; None for the others."""
     kind = event["kind"]
-    if kind in ("note", "waiting"):
+    if kind in ("note", "waiting") or event.get("phase") == "environment":
         return one_line(str(event.get("text", "")))
     if kind == "placed":
         return placed_text(event)

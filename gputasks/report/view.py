@@ -23,6 +23,7 @@ MOST = 1e100
 
 PHASES = {
     "lease": "leases GPUs",
+    "environment": "installs",
     "launch": "is launched",
     "restore": "is restored",
     "train": "trains",

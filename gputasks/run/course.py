@@ -23,7 +23,7 @@ from gputasks.proc import Interrupted, interrupts
 from gputasks.receipts import Receipt
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
-from gputasks.run import keeping, messages, preflight, retries
+from gputasks.run import keeping, messages, preflight, retries, surroundings
 from gputasks.run.attempt import AttemptResult, known_facts, run_attempt
 from gputasks.run.job import Done, Job, interrupted
 from gputasks.run.record import RunRecord
@@ -60,6 +60,8 @@ class Course:
         """
         run, job = self.run, self.job
         entry = None if job.forced else keeping.kept(run, job.inputs, job.layout)
+        if entry is not None:
+            surroundings.adopt(job, entry)
         env, python = ({}, "") if entry is not None else self._ready()
         self.stage.check()
         previous = history.latest(job.layout, job.task)
@@ -107,7 +109,11 @@ class Course:
         job = self.job
         self.secrets = secrets.resolve(self.run.env, os.environ, self.root)
         self.log.hide = self.record.hide = self.secrets.hide
-        return self.secrets.env, preflight.check(self.run, job.inputs, self.root, job.digests)
+        env = self.secrets.env
+        if self.run.has_environment:
+            own = surroundings.prepare(job, self.log, self.lock)
+            env = own.activated(env, self.secrets.environ)
+        return env, preflight.check(self.run, job.inputs, self.root, job.digests)
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -150,6 +156,8 @@ class Course:
         placement = plan.place(run, node, self.lease.gpus)
         backend = plan.backend(placement)
         self.record.place(placement, backend)
+        if job.environment is not None:
+            self.record.data["environment"] = job.environment.environment.name
         self.record.save()
         self.log.write(
             "placed",
@@ -214,7 +222,7 @@ class Course:
             command,
             attempt,
             world_size=placement.world_size,
-            keep_fds=(self.lock.fd, *(self.lease.fds if self.lease else ())),
+            keep_fds=self._held(),
             log=self.log,
             lock=self.lock,
             deadline=deadline,
@@ -276,6 +284,11 @@ class Course:
             said["duration_s"],
             restored={"task": entry.task, "run": entry.run, "stored": entry.stored},
         )
+
+    def _held(self) -> tuple[int, ...]:
+        """Files whose locks must outlive us, if need be: they end with the last worker."""
+        leased = self.lease.fds if self.lease else ()
+        return (self.lock.fd, *leased, *(self.job.environment.fds if self.job.environment else ()))
 
     def _publish(self) -> Done:
         job, run = self.job, self.run

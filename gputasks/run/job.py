@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gputasks.proc import interrupts
 
 if TYPE_CHECKING:
+    from gputasks.environments import Held
     from gputasks.fingerprint import Digests
     from gputasks.layout import Layout
     from gputasks.receipts.inputs import Inputs
@@ -19,7 +20,8 @@ class Job:
     """What to do: the definition, the fingerprint taken before, and why it runs.
 
     `forced`: neither the cache nor an earlier attempt counts.  `unrecorded`: only doit's own record
-    is missing, so an intact receipt is enough.
+    is missing, so an intact receipt is enough.  `environment`: the task's own, once it is there,
+    held while the task runs.
     """
 
     task: str
@@ -31,6 +33,7 @@ class Job:
     run_id: str
     forced: bool = False
     unrecorded: bool = False
+    environment: Held | None = None
 
 
 @dataclass
