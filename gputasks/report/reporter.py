@@ -56,6 +56,8 @@ class Reporter:
         self._stopped = False
         self._failed = False
         self._plain = False
+        self._others: list[Any] = []
+        self._workers: list[Any] = []
 
     @property
     def _mine(self) -> bool:
@@ -67,6 +69,7 @@ class Reporter:
 
         interrupts.install()
         self._plain = _any_plain(tasks, selected)
+        self._others = _children()
 
     def get_status(self, task: Task) -> None:
         """A task is about to be looked at."""
@@ -88,7 +91,10 @@ class Reporter:
                 view.owns_terminal = not task.io.capture
                 view.may_print = any(isinstance(a, PythonAction) for a in task.actions)
             self._running[task.name] = (view, follower)
-            if self._thread is None and self._plain and _forked():
+            if self._thread is None:
+                # Those of `doit -n N -P process`; a dodo.py may have others.
+                self._workers = [c for c in _children() if c not in self._others]
+            if self._thread is None and self._plain and self._workers:
                 # Plain tasks in doit's worker processes print past any block, and through it.
                 self.face = self.face.without_block()
             if view.owns_terminal:
@@ -180,7 +186,7 @@ class Reporter:
         if not self._mine or self._stopped:
             return
         self._stopped = True
-        while _forked() and any(f and not v.finished for v, f in self._running.values()):
+        while self._running and any(worker.is_alive() for worker in self._workers):
             # multiprocessing would wait for them next, but nobody would hear what they say.
             time.sleep(TICK_S)
         self._ending.set()
@@ -213,13 +219,10 @@ def _any_plain(tasks: Mapping[str, Task], selected: Iterable[str]) -> bool:
     return False
 
 
-def _forked() -> bool:
-    """True while workers of `doit -n N -P process` live; a dodo.py may have children of its own."""
+def _children() -> list[Any]:
+    """Processes that were forked by multiprocessing, which nobody need have imported."""
     multiprocessing = sys.modules.get("multiprocessing")
-    return multiprocessing is not None and any(
-        getattr(getattr(child, "_target", None), "__name__", "") == "execute_task_subprocess"
-        for child in multiprocessing.active_children()
-    )
+    return [] if multiprocessing is None else multiprocessing.active_children()
 
 
 def _captured(task: Task) -> str:
