@@ -68,8 +68,8 @@ def task_check():
 
 
 def task_test():
-    """All tests."""
-    return program(sys.executable, "-m", "pytest")
+    """All tests, as many at once as there are cores."""
+    return program(sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal")
 
 
 def task_bench():

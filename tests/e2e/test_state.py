@@ -19,7 +19,7 @@ def task_other():
 
 
 def test_same_task_twice_waits_and_does_not_run_again(project):
-    project.dodo(SLOW.format(seconds=1.5))
+    project.dodo(SLOW.format(seconds=5))
     first = project.start("slow")
     eventually(lambda: (project.root / "started").exists(), 20)
     second = project.start("slow")
