@@ -7,6 +7,7 @@ runs/TASK/RUN_ID/      run.json, events.jsonl, attempt-N/ with one log per rank
 locks/TASK.lock        flock of the task that runs
 trees/                 manifests of directories, to say which file changed
 cache/                 artifacts of earlier runs, see `cache`
+home/                  HOME of runs in containers: their caches
 trash/TASK/RUN_ID/     what stood at an artifact's path before a fresh run
 state.db, stat-cache   doit's records; digests by file state
 ====================== =========================================================================
@@ -80,6 +81,11 @@ class Layout:
     def trash(self, task: str, run_id: str) -> str:
         """Where artifacts go that stood in the way of a fresh run."""
         return os.path.join(self.state, "trash", file_name(task), run_id)
+
+    @property
+    def home(self) -> str:
+        """HOME of what runs in containers."""
+        return os.path.join(self.state, "home")
 
     @property
     def trees(self) -> str:

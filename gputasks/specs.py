@@ -240,6 +240,7 @@ class Run(Frozen):
     doc: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)
     smoking: bool = False
+    image: Image | str | None = None
 
     def with_options(self, **changes: Any) -> Run:
         """A copy with some fields changed."""

@@ -43,7 +43,7 @@ def train(
     doc: str | None = None,
     launcher: str | None = None,
     nodes: Any = None,
-    image: Any = None,
+    image: Image | str | None = None,
     **unknown: Any,
 ) -> TaskDict:
     """A distributed training as a doit task.
@@ -80,7 +80,8 @@ def train(
         doc: shown by `doit list`.
         launcher: only `"local"` so far.
         nodes: not there yet.
-        image: not there yet.
+        image: a `gt.Image`, or the reference of an image on this machine's engine (`"repo:tag"`):
+            the workers then run in a container of it.
         unknown: refused, with the nearest valid name.
 
     Raises:
@@ -114,7 +115,7 @@ def command(
     cache: bool | None = None,
     resume: bool | None = None,
     doc: str | None = None,
-    image: Any = None,
+    image: Image | str | None = None,
     **unknown: Any,
 ) -> TaskDict:
     """Any program as a doit task: exit code 0 is success, anything else is failure.
@@ -141,7 +142,7 @@ def command(
         cache: keep outputs for later.
         resume: leave the outputs of an interrupted run with the same inputs where they are.
         doc: shown by `doit list`.
-        image: not there yet.
+        image: a `gt.Image`, or a reference: the program then runs in a container of it.
         unknown: refused, with the nearest valid name.
 
     Raises:

@@ -39,6 +39,7 @@ class Start(Frozen):
         grace_s: seconds between SIGTERM and SIGKILL.
         status: file for the guard's last word, may be empty.
         keep_fds: lock files that the guard holds until its sweep is over; the job gets none.
+        stdin: what the job finds on its stdin; by default nothing.
     """
 
     argv: Sequence[str]
@@ -49,6 +50,7 @@ class Start(Frozen):
     grace_s: float = 30.0
     status: str = ""
     keep_fds: tuple[int, ...] = ()
+    stdin: str = ""
 
 
 @spec
@@ -107,7 +109,8 @@ class Guarded:
             "output": spec.output,
             "grace_s": spec.grace_s,
             "status": spec.status,
-            "driver": [os.getpid(), _start_time()],
+            "driver": driver(),
+            "stdin": spec.stdin,
         }
         _register(guard)
         line = json.dumps(order).encode("utf-8", "surrogatepass") + b"\n"
@@ -172,6 +175,11 @@ class Guarded:
         except (IndexError, ValueError, TypeError):
             # Both guards were killed at once: the mark finds what they left.
             return Ended(-9, "guard died", sweep_mark(self._mark))
+
+
+def driver() -> list[Any]:
+    """This process as others tell it from a later one with its pid: pid and start time."""
+    return [os.getpid(), _start_time()]
 
 
 def _start_time() -> str:

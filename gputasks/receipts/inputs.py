@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputasks.errors import ConfigError, MachineError
 from gputasks.fingerprint import interpreter, local_imports
+from gputasks.images.used import image_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,15 +33,16 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
     Returns:
         `{"version", "params", "args", "argv", "env", "workers", "python", "packages", "files",
         "code", "missing"}`: `files` and `code` map paths to digests, `missing` lists declared
-        inputs that are not there.
+        inputs that are not there; with an image also "image", its name and digest.
 
     Raises:
         ConfigError: the script is missing or does not parse.
         MachineError: an input cannot be read.
 
     """
-    used = interpreter(_python(run), digests=digests)
-    scripts = _scripts(run, used.source_dirs, digests)
+    # With an image nothing of this machine's interpreter is used: the image stands for it.
+    used = interpreter(_python(run), digests=digests) if run.image is None else None
+    scripts = _scripts(run, used.source_dirs if used else (), digests)
     missing: list[str] = []
     inputs: Inputs = {
         "version": VERSION,
@@ -61,7 +63,9 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
         "code": _digest_all(scripts, digests, missing),
         "missing": missing,
     }
-    if scripts:
+    if run.image is not None:
+        inputs["image"] = image_identity(run.image, digests.layout)
+    elif used and scripts:
         inputs["python"] = f"{used.implementation} {used.version}"
         inputs["packages"] = dict(used.packages)
     return inputs

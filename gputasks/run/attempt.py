@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from gputasks.events import Follower
 from gputasks.launch.memory import count_oom_kills
 from gputasks.launch.stalls import StallWatch, collect_stacks, group_stacks
-from gputasks.layout import write_json
-from gputasks.proc import Guarded, Start, interrupts, kill_marked
+from gputasks.layout import read_json, write_json
+from gputasks.proc import Guarded, Start, interrupts, kill_marked, pid_here
 
 if TYPE_CHECKING:
     from gputasks.events import Event, EventLog
@@ -43,6 +43,7 @@ class AttemptResult:
         ended_by_us: ranks that were killed because another had failed.
         facts: what the framework told of the training: batch, precision, best checkpoint.
         oom_kills: how often the kernel killed for lack of memory meanwhile, None when not known.
+        left: there may be a container to remove.
 
     """
 
@@ -56,6 +57,7 @@ class AttemptResult:
     ended_by_us: list[int] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     oom_kills: int | None = None
+    left: bool = False
 
 
 def run_attempt(
@@ -87,18 +89,23 @@ def run_attempt(
     """
     os.makedirs(attempt.events)
     write_json(attempt.params, dict(run.params), sync=False)
+    held = command.container is not None
+    what: dict[str, Any] = {"argv": command.argv, "env": command.env, "cwd": command.cwd}
+    grace_s = run.stop_grace_s
+    if held:
+        from gputasks.launch.docker import EXTRA_GRACE_S, started
+
+        what, grace_s = started(command), grace_s + EXTRA_GRACE_S
     follow = _Follow(run, attempt, world_size, log)
     with interrupts.deferred():
         before = count_oom_kills()
         began = time.monotonic()
         guard = Guarded.start(
             Start(
-                argv=command.argv,
-                env=command.env,
-                cwd=command.cwd,
+                **what,
                 output=attempt.output,
                 mark=attempt.mark,
-                grace_s=run.stop_grace_s,
+                grace_s=grace_s,
                 status=os.path.join(attempt.folder, "guard.json"),
                 keep_fds=keep_fds,
             )
@@ -113,7 +120,17 @@ def run_attempt(
         duration_s = round(time.monotonic() - began, 3)
         after = count_oom_kills()
         kills = None if before is None or after is None else after - before
-        return _result(ended, follow, duration_s, kills)
+        result = _result(ended, follow, duration_s, kills)
+        return _with_container(result, attempt) if held else result
+
+
+def _with_container(result: AttemptResult, attempt: Attempt) -> AttemptResult:
+    """The same with what the engine told of the container."""
+    said = read_json(attempt.container) or {}
+    result.left = not said.get("removed")
+    result.error = result.error or str(said.get("error") or "")
+    result.oom_kills = int(bool(said.get("oom_killed"))) if "oom_killed" in said else None
+    return result
 
 
 class _Follow:
@@ -158,6 +175,8 @@ class _Follow:
         if self._stalls is not None:
             self._stalls.activity(rank, time.monotonic())
         if event["kind"] == "rank":
+            if self.run.image is not None:
+                event["pid"] = pid_here(int(event.get("pid", 0)), self.attempt.mark)
             self._pids[rank] = int(event.get("pid", 0))
             if self._stalls is not None:
                 self._stalls.started(rank, self._pids[rank])

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from gputasks.cache import Entry
     from gputasks.events import EventLog
     from gputasks.leases import GpuLease, TaskLock
-    from gputasks.specs import Outcome, Placement
+    from gputasks.run.containers import Box
+    from gputasks.specs import Command, Outcome, Placement
 
 
 class Course:
@@ -49,6 +50,7 @@ class Course:
         self.root = os.path.abspath(job.layout.root)
         self.lease: GpuLease | None = None
         self.result: AttemptResult | None = None
+        self.box: Box | None = None
 
     def go(self) -> Done:
         """Take all steps in order.
@@ -100,6 +102,10 @@ class Course:
         """Variables and interpreter, when nothing speaks against a start."""
         job = self.job
         env = secrets.resolve(self.run.env, os.environ)
+        if self.run.image is not None:
+            from gputasks.run.containers import box_for
+
+            self.box = box_for(self.run, job.layout)
         return env, preflight.check(self.run, job.inputs, self.root, job.digests)
 
     # -- steps ---------------------------------------------------------------------------------
@@ -117,6 +123,11 @@ class Course:
             reasons=job.reasons,
             log=os.path.relpath(self.record.folder, self.root),
         )
+        if self.box is not None:
+            from gputasks.run.containers import reap
+
+            self.record.data["image"] = {**job.inputs["image"], "reference": self.box.image}
+            reap(self.box, job.layout, self._note)
         if self.lock.previous.get("run"):
             died = self.lock.previous
             self._note(f"run {died['run']} (pid {died.get('pid')}) died; took over its lock")
@@ -191,15 +202,7 @@ class Course:
         env: dict[str, str],
         deadline: float | None,
     ) -> messages.OutcomeError | None:
-        command = local_command(
-            self.run,
-            placement,
-            attempt,
-            root=self.root,
-            python=python,
-            environ=os.environ,
-            env=env,
-        )
+        command = self._command(attempt, placement, python=python, env=env)
         self.stage.look()
         self.log.write("phase", phase="train" if self.run.kind == "train" else "run")
         result = run_attempt(
@@ -213,6 +216,11 @@ class Course:
             deadline=deadline,
         )
         self.result = result
+        if self.box is not None and result.left:
+            from gputasks.run.containers import remove
+
+            with interrupts.deferred():
+                remove(self.box, self.job.run_id, self.job.layout)
         entry: dict[str, Any] = {
             "number": attempt.number,
             "outcome": result.outcome,
@@ -233,6 +241,34 @@ class Course:
         if result.signum is not None:
             raise Interrupted(result.signum)
         return failure
+
+    def _command(
+        self, attempt: Attempt, placement: Placement, *, python: str, env: dict[str, str]
+    ) -> Command:
+        run, job = self.run, self.job
+        if self.box is None:
+            return local_command(
+                run,
+                placement,
+                attempt,
+                root=self.root,
+                python=python,
+                environ=os.environ,
+                env=env,
+            )
+        from gputasks.run.containers import command_in
+
+        return command_in(
+            self.box,
+            run,
+            placement,
+            attempt,
+            layout=job.layout,
+            task=job.task,
+            inputs=job.inputs,
+            python=python,
+            env=env,
+        )
 
     def _restore(self, entry: Entry) -> Done | None:
         """Put artifacts of an earlier run with the same inputs in place; None when they are bad."""

@@ -52,8 +52,26 @@ def explain(
     task: str, run: Run, attempt: Attempt, placement: Placement, result: AttemptResult, root: str
 ) -> OutcomeError:
     """The first failure first, its consequences named as such."""
+    failure = _explained(task, run, attempt, placement, result, root)
+    if run.image is not None and result.oom_kills and result.outcome == "failed":
+        asked = run.resources.memory
+        what = f'`memory="{asked}"` was not enough' if asked else "there was not enough of it"
+        fact = f"the kernel ended a process for lack of host memory: {what}"
+        failure.error.facts = (fact, *failure.error.facts)
+        failure.error.hint = "a larger `memory` in `gt.Resources(…)`, or fewer `num_workers`"
+    return failure
+
+
+def _explained(
+    task: str, run: Run, attempt: Attempt, placement: Placement, result: AttemptResult, root: str
+) -> OutcomeError:
     if result.error:
-        error: GputasksError = MachineError(f"`{task}` could not be started: {result.error}")
+        text, hint = result.error, ""
+        if run.image is not None:
+            from gputasks.launch.engine_texts import told
+
+            text, hint = told(text)
+        error: GputasksError = MachineError(f"`{task}` could not be started: {text}", hint=hint)
         return OutcomeError("failed", error, [])
     if run.kind == "train":
         failures = find_cause(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gputasks.errors import ConfigError, MachineError
 from gputasks.fingerprint import interpreter
-from gputasks.launch.local import BARE_PYTHON
+from gputasks.launch.local import BARE_PYTHON, PYTHON_INSIDE
 
 if TYPE_CHECKING:
     from gputasks.fingerprint import Digests
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 def check(run: Run, inputs: Inputs, root: str, digests: Digests) -> str:
     """The interpreter to use, when nothing speaks against a start.
+
+    What a run in a container needs is in its image, where only the engine looks.
 
     Raises:
         MachineError: an input is missing, the interpreter has no torch, a program or the working
@@ -31,6 +33,8 @@ def check(run: Run, inputs: Inputs, root: str, digests: Digests) -> str:
     cwd = os.path.join(root, run.cwd) if run.cwd else root
     if not os.path.isdir(cwd):
         raise MachineError(f"the working folder `{run.cwd}` is missing")
+    if run.image is not None:
+        return run.python or PYTHON_INSIDE
     used = interpreter(run.python, digests=digests)
     if run.kind == "train":
         if "torch" not in used.packages:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TRAIN_ONLY = ("params", "params_style", "args", "nproc_per_node", "stall_timeout", "smoke",
               "resume_params")  # fmt: skip
 TRAIN_KEYS = (*TRAIN_ONLY, *SHARED_KEYS, *LATER)
-COMMAND_KEYS = ("shell", *SHARED_KEYS, "image")
+COMMAND_KEYS = ("shell", *SHARED_KEYS)
 
 _HOOKS = ("on_start", "on_end", "on_success", "on_failure")
 _FOREIGN = {

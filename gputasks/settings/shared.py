@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gputasks.checks import paths, values
 from gputasks.checks.resources import checked_fields
 from gputasks.settings import environment, outputs
-from gputasks.specs import Resources
+from gputasks.specs import Image, Resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 SHARED_KEYS = ("file_dep", "artifacts", "resources", "env", "python", "cwd", "max_duration",
                "stop_grace", "retries", "retry_on", "retry_delay", "cache", "resume", "name",
-               "doc")  # fmt: skip
+               "doc", "image")  # fmt: skip
 RETRY_OUTCOMES = ("failed", "lost", "timed_out")
 LATER = {
     "launcher": "other ways to start workers than `local`",
     "nodes": "training on several nodes",
-    "image": "training inside containers",
 }
 
 
@@ -58,6 +57,7 @@ def shared_fields(faults: Faults, keys: Mapping[str, Any], *, training: bool) ->
         "resume": ("resume", lambda v: values.boolean(faults, "resume", v)),
         "name": ("name", lambda v: _name(faults, v)),
         "doc": ("doc", lambda v: _doc(faults, v)),
+        "image": ("image", lambda v: _image(faults, v)),
     }
     for key, value in given.items():
         if key in checkers:
@@ -126,6 +126,15 @@ def _name(faults: Faults, value: Any) -> str:
         return str(value)
     faults.must("name", "one word without `=`, `:` and `*`", value)
     return ""
+
+
+def _image(faults: Faults, value: Any) -> Image | str | None:
+    """`image=`: the spec, or the reference of an image that an engine has."""
+    if isinstance(value, Image):
+        return value
+    from gputasks.checks.images import checked_reference
+
+    return checked_reference(faults, value)
 
 
 def _doc(faults: Faults, value: Any) -> str:

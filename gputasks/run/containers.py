@@ -1,0 +1,184 @@
+"""The container engine of this machine, as the conductor needs it: is it there, what was left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from gputasks.errors import MachineError
+from gputasks.frozen import Frozen, spec
+from gputasks.images.engine import Engine, EngineAnswerError
+from gputasks.images.used import image_name, image_reference
+from gputasks.launch import docker
+from gputasks.launch.mounts import project_mounts
+from gputasks.leases.flock import boot_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gputasks.launch.local import Attempt
+    from gputasks.layout import Layout
+    from gputasks.receipts.inputs import Inputs
+    from gputasks.specs import Command, Placement, Run
+
+_LOCAL = ("127.0.0.1", "localhost", "::1")
+
+
+@spec
+class Box(Frozen):
+    """An engine that answered, and the image that it has."""
+
+    engine: Engine
+    image: str
+    facts: docker.Engine
+
+
+def box_for(run: Run, layout: Layout) -> Box:
+    """The engine and the image of a run.
+
+    Raises:
+        MachineError: no engine answers, it is another machine's, or it has no such image.
+        ConfigError: the image has to be built first.
+
+    """
+    assert run.image is not None  # noqa: S101  the caller looked
+    reference = image_reference(run.image, layout)
+    engine = Engine()
+    address = engine.address
+    if not address.path and (address.tls or address.name not in _LOCAL):
+        raise MachineError(
+            f"the container engine at `{engine.host}` is another machine's",
+            facts=["a run mounts the project, so its engine must be this machine's"],
+            hint="`unset DOCKER_HOST`, or the socket of an engine here",
+        )
+    engine.ping()
+    if engine.inspect_image(reference) is None:
+        name = image_name(run.image)
+        told = f"`{name}`" if name == reference else f"`{name}` (`{reference}`)"
+        raise MachineError(
+            f"image {told} is not on the container engine",
+            facts=[f"engine: {engine.host}"],
+            hint=f"`docker pull {reference}` fetches it",
+        )
+    return Box(engine, reference, _facts(engine))
+
+
+def _facts(engine: Engine) -> docker.Engine:
+    info = engine.info()
+    address = engine.address
+    return docker.Engine(
+        socket=address.path or (address.name, address.port),
+        rootless="name=rootless" in (info.get("SecurityOptions") or []),
+        cdi=frozenset(
+            str(d.get("ID"))
+            for d in info.get("DiscoveredDevices") or []
+            if d.get("Source") == "cdi"
+        ),
+        podman="podman" in str(info.get("DockerRootDir", "")) or info.get("Driver") == "containers",
+        cpus=float(info.get("NCPU") or 0),
+        memory_bytes=int(info.get("MemTotal") or 0),
+    )
+
+
+def command_in(
+    box: Box,
+    run: Run,
+    placement: Placement,
+    attempt: Attempt,
+    *,
+    layout: Layout,
+    task: str,
+    inputs: Inputs,
+    python: str,
+    env: Mapping[str, str],
+) -> Command:
+    """The command of an attempt in its container, with the folders that it will write made.
+
+    Raises:
+        OSError: a folder cannot be made.
+
+    """
+    root = os.path.abspath(layout.root)
+    home = os.path.join(root, layout.home)
+    os.makedirs(os.path.join(home, ".cache"), exist_ok=True)
+    reads = [*run.file_dep, *inputs["code"], run.cwd]
+    return docker.container_command(
+        run,
+        placement,
+        attempt,
+        root=root,
+        task=task,
+        python=python,
+        env=env,
+        image=box.image,
+        mounts=project_mounts(run, root, [p for p in reads if p]),
+        engine=box.facts,
+        owner=_owner(),
+        home=home,
+    )
+
+
+def _owner() -> docker.Owner:
+    uid, gid = os.getuid(), os.getgid()
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = f"uid-{uid}"
+    return docker.Owner(
+        uid=uid, gid=gid, groups=os.getgroups(), name=name, host=os.uname().nodename
+    )
+
+
+def remove(box: Box, run_id: str, layout: Layout) -> int:
+    """Remove what is left of a run's containers; how many there were."""
+    labels = {"run": run_id, "project": os.path.abspath(layout.root)}
+    return sum(_removed(box.engine, c) for c in _labelled(box.engine, labels))
+
+
+def reap(box: Box, layout: Layout, note: Callable[[str], None]) -> None:
+    """Remove containers of this project whose holder is gone: it was killed, and so its driver."""
+    labels = {"project": os.path.abspath(layout.root), "host": os.uname().nodename}
+    for each in _labelled(box.engine, labels):
+        said = each.get("Labels") or {}
+        if _alive(said.get(docker.LABEL + "owner", "")):
+            continue
+        if _removed(box.engine, each):
+            task, run = said.get(docker.LABEL + "task"), said.get(docker.LABEL + "run")
+            note(f"the container of run {run} (task `{task}`) had been left; it was removed")
+
+
+def _labelled(engine: Engine, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    wanted = {"label": [f"{docker.LABEL}{k}={v}" for k, v in labels.items()]}
+    with contextlib.suppress(MachineError):
+        found = engine.get(f"/containers/json?all=1&filters={quote(json.dumps(wanted))}")
+        if isinstance(found, list):
+            return found
+    return []
+
+
+def _removed(engine: Engine, container: Mapping[str, Any]) -> bool:
+    try:
+        engine.delete(f"/containers/{container['Id']}?force=1&v=1")
+    except EngineAnswerError as error:
+        return error.status == 409  # somebody else is removing it
+    except MachineError:
+        return False
+    return True
+
+
+def _alive(owner: str) -> bool:
+    """True when the holder of a container still lives: boot id, pid and start time agree."""
+    boot, _, rest = owner.partition(":")
+    pid, _, start = rest.partition(":")
+    if boot != boot_id() or not pid.isdigit():
+        return False
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in "ZX" and fields[19] == start
