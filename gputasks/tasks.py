@@ -224,5 +224,13 @@ def _task(run: Run) -> TaskDict:
 
 
 def _edges(run: Run) -> list[str]:
-    """Inputs as doit sees them: the declared ones and the script.  Imports are ours to find."""
-    return list(dict.fromkeys([*run.file_dep, *([run.script] if run.script else [])]))
+    """Inputs as doit sees them: the declared ones, the script, what tells of the image's content.
+
+    Imports are ours to find.
+    """
+    edges = [*run.file_dep, *([run.script] if run.script else [])]
+    if run.image is not None:
+        from gputasks.images.used import edge_of
+
+        edges += edge_of(run.image)
+    return list(dict.fromkeys(edges))

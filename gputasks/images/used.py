@@ -5,14 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputasks.errors import ConfigError, MachineError
-from gputasks.layout import read_json
+from gputasks.layout import Layout, read_json
 from gputasks.specs import Image
-
-if TYPE_CHECKING:
-    from gputasks.layout import Layout
 
 QUICK_S = 2.0
 """How long `doit list` waits for an engine that may hang."""
@@ -21,6 +18,18 @@ QUICK_S = 2.0
 def image_name(image: Image | str) -> str:
     """As people call it."""
     return image.name if isinstance(image, Image) else image
+
+
+def is_built(image: Image | str | None) -> bool:
+    """True when a task with `gt.build` makes it, and false when it is taken as it is."""
+    return isinstance(image, Image) and bool(image.dockerfile)
+
+
+def edge_of(image: Image | str) -> list[str]:
+    """The file that the task which builds the image leaves: its target, our dependency."""
+    if not is_built(image):
+        return []
+    return [os.path.join(Layout().state, "images", f"{image_name(image)}.digest")]
 
 
 def image_receipt(image: Image | str, layout: Layout) -> dict[str, Any]:
@@ -43,7 +52,7 @@ def image_reference(image: Image | str, layout: Layout) -> str:
     built = image_receipt(image, layout).get("ref")
     if built:
         return str(built)
-    if image.dockerfile or not image.parent_image:
+    if is_built(image) or not image.parent_image:
         raise ConfigError(
             f"image `{image.name}` is not built",
             hint=f"a task with `gt.build` of image `{image.name}` makes it",
@@ -59,9 +68,9 @@ def image_identity(image: Image | str, layout: Layout) -> dict[str, str]:
     """
     name = image_name(image)
     receipt = image_receipt(image, layout)
-    digest = receipt.get("digest")
-    if digest:
-        return {"name": name, "digest": str(digest)}
+    content = receipt.get("content") or receipt.get("digest")
+    if content:
+        return {"name": name, "digest": str(content)}
     reference = image.parent_image if isinstance(image, Image) else image
     if "@" in reference:
         return {"name": name, "digest": reference.partition("@")[2]}

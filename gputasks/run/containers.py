@@ -9,11 +9,12 @@ import pwd
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from gputasks.errors import MachineError
+from gputasks.errors import GputasksError, MachineError
 from gputasks.frozen import Frozen, spec
 from gputasks.images.engine import Engine, EngineAnswerError
 from gputasks.images.used import image_name, image_reference
 from gputasks.launch import docker
+from gputasks.launch.local import PYTHON_INSIDE, argv_of
 from gputasks.launch.mounts import project_mounts
 from gputasks.leases.flock import boot_id
 
@@ -82,6 +83,21 @@ def _facts(engine: Engine) -> docker.Engine:
         cpus=float(info.get("NCPU") or 0),
         memory_bytes=int(info.get("MemTotal") or 0),
     )
+
+
+def would_run(
+    run: Run, attempt: Attempt, layout: Layout, *, python: str
+) -> tuple[str, list[str], list[str]]:
+    """For the dry run: the image, the command line inside, and what stands in the way."""
+    assert run.image is not None  # noqa: S101  the caller looked
+    name, said = image_name(run.image), []
+    try:
+        name = box_for(run, layout).image
+    except GputasksError as error:
+        said.append(error.message)
+    root = os.path.abspath(layout.root)
+    argv = argv_of(run, attempt, root, python or PYTHON_INSIDE, shim=docker.SHIM)
+    return name, argv, said
 
 
 def command_in(
