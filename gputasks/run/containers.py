@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gputasks.launch.local import Attempt
     from gputasks.layout import Layout
     from gputasks.receipts.inputs import Inputs
-    from gputasks.specs import Command, Placement, Run
+    from gputasks.specs import Command, Node, Placement, Run
 
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
@@ -35,7 +35,6 @@ class Box(Frozen):
 
     engine: Engine
     image: str
-    facts: docker.Engine
 
 
 def box_for(run: Run, layout: Layout) -> Box:
@@ -65,21 +64,26 @@ def box_for(run: Run, layout: Layout) -> Box:
             facts=[f"engine: {engine.host}"],
             hint=f"`docker pull {reference}` fetches it",
         )
-    return Box(engine, reference, _facts(engine))
+    return Box(engine, reference)
 
 
-def _facts(engine: Engine) -> docker.Engine:
-    info = engine.info()
+def _facts(engine: Engine, node: Node, *, gpus: bool) -> docker.Engine:
+    """What the request depends on.
+
+    An engine whose socket is root's is no rootless one, and has what this machine has; the long
+    answer of `/info` is only waited for when that is not enough.
+    """
     address = engine.address
+    socket = address.path or (address.name, address.port)
+    if address.path and not gpus and os.stat(address.path).st_uid == 0:
+        return docker.Engine(socket=socket, cpus=node.cpu_count, memory_bytes=node.memory_bytes)
+    info = engine.info()
+    devices = info.get("DiscoveredDevices") or []
     return docker.Engine(
-        socket=address.path or (address.name, address.port),
+        socket=socket,
         rootless="name=rootless" in (info.get("SecurityOptions") or []),
-        cdi=frozenset(
-            str(d.get("ID"))
-            for d in info.get("DiscoveredDevices") or []
-            if d.get("Source") == "cdi"
-        ),
-        podman="podman" in str(info.get("DockerRootDir", "")) or info.get("Driver") == "containers",
+        cdi=frozenset(str(d.get("ID")) for d in devices if d.get("Source") == "cdi"),
+        podman=gpus and engine.is_podman(),
         cpus=float(info.get("NCPU") or 0),
         memory_bytes=int(info.get("MemTotal") or 0),
     )
@@ -118,6 +122,7 @@ def command_in(
         OSError: a folder cannot be made.
 
     """
+    (share,) = placement.nodes
     root = os.path.abspath(layout.root)
     home = os.path.join(root, layout.home)
     os.makedirs(os.path.join(home, ".cache"), exist_ok=True)
@@ -132,7 +137,7 @@ def command_in(
         env=env,
         image=box.image,
         mounts=project_mounts(run, root, [p for p in reads if p]),
-        engine=box.facts,
+        engine=_facts(box.engine, share.node, gpus=bool(share.gpus)),
         owner=_owner(),
         home=home,
     )

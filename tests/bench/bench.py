@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import containers
 import spine
 import storage
 
@@ -22,6 +23,7 @@ BENCHES = {
     "train": spine.bench_train,
     "restore": storage.bench_restore,
     "store": storage.bench_store,
+    "container": containers.bench_container,
 }
 
 
