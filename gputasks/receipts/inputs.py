@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from gputasks.errors import ConfigError, MachineError
 from gputasks.fingerprint import interpreter, local_imports
-from gputasks.images.used import image_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,6 +63,8 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
         "missing": missing,
     }
     if run.image is not None:
+        from gputasks.images.used import image_identity
+
         inputs["image"] = image_identity(run.image, digests.layout)
     elif used and scripts:
         inputs["python"] = f"{used.implementation} {used.version}"

@@ -15,14 +15,14 @@ from gputasks.artifacts import aside
 from gputasks.cache.cache import Damaged
 from gputasks.cache.copying import Cancelled
 from gputasks.errors import GputasksError, MachineError, render
-from gputasks.launch.local import Attempt, local_command
+from gputasks.launch.local import Attempt
 from gputasks.leases import lease_gpus
 from gputasks.nodes import local_node
 from gputasks.proc import Interrupted, interrupts
 from gputasks.receipts import Receipt
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
-from gputasks.run import keeping, messages, preflight, retries
+from gputasks.run import keeping, messages, place, preflight, retries
 from gputasks.run.attempt import AttemptResult, run_attempt
 from gputasks.run.job import Done, Job, interrupted
 from gputasks.run.record import RunRecord
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gputasks.events import EventLog
     from gputasks.leases import GpuLease, TaskLock
     from gputasks.run.containers import Box
-    from gputasks.specs import Command, Outcome, Placement
+    from gputasks.specs import Outcome, Placement
 
 
 class Course:
@@ -102,10 +102,7 @@ class Course:
         """Variables and interpreter, when nothing speaks against a start."""
         job = self.job
         env = secrets.resolve(self.run.env, os.environ)
-        if self.run.image is not None:
-            from gputasks.run.containers import box_for
-
-            self.box = box_for(self.run, job.layout)
+        self.box = place.box_of(self.run, job.layout)
         return env, preflight.check(self.run, job.inputs, self.root, job.digests)
 
     # -- steps ---------------------------------------------------------------------------------
@@ -124,10 +121,8 @@ class Course:
             log=os.path.relpath(self.record.folder, self.root),
         )
         if self.box is not None:
-            from gputasks.run.containers import reap
-
             self.record.data["image"] = {**job.inputs["image"], "reference": self.box.image}
-            reap(self.box, job.layout, self._note)
+            place.reap(self.box, job.layout, self._note)
         if self.lock.previous.get("run"):
             died = self.lock.previous
             self._note(f"run {died['run']} (pid {died.get('pid')}) died; took over its lock")
@@ -202,7 +197,7 @@ class Course:
         env: dict[str, str],
         deadline: float | None,
     ) -> messages.OutcomeError | None:
-        command = self._command(attempt, placement, python=python, env=env)
+        command = place.command_of(self.job, placement, attempt, self.box, python=python, env=env)
         self.stage.look()
         self.log.write("phase", phase="train" if self.run.kind == "train" else "run")
         result = run_attempt(
@@ -217,10 +212,7 @@ class Course:
         )
         self.result = result
         if self.box is not None and result.left:
-            from gputasks.run.containers import remove
-
-            with interrupts.deferred():
-                remove(self.box, self.job.run_id, self.job.layout)
+            place.remove(self.box, self.job)
         entry: dict[str, Any] = {
             "number": attempt.number,
             "outcome": result.outcome,
@@ -241,34 +233,6 @@ class Course:
         if result.signum is not None:
             raise Interrupted(result.signum)
         return failure
-
-    def _command(
-        self, attempt: Attempt, placement: Placement, *, python: str, env: dict[str, str]
-    ) -> Command:
-        run, job = self.run, self.job
-        if self.box is None:
-            return local_command(
-                run,
-                placement,
-                attempt,
-                root=self.root,
-                python=python,
-                environ=os.environ,
-                env=env,
-            )
-        from gputasks.run.containers import command_in
-
-        return command_in(
-            self.box,
-            run,
-            placement,
-            attempt,
-            layout=job.layout,
-            task=job.task,
-            inputs=job.inputs,
-            python=python,
-            env=env,
-        )
 
     def _restore(self, entry: Entry) -> Done | None:
         """Put artifacts of an earlier run with the same inputs in place; None when they are bad."""

@@ -59,6 +59,10 @@ def explain(
         fact = f"the kernel ended a process for lack of host memory: {what}"
         failure.error.facts = (fact, *failure.error.facts)
         failure.error.hint = "a larger `memory` in `gt.Resources(…)`, or fewer `num_workers`"
+    elif run.image is not None and "where the interpreter lies" in failure.error.hint:
+        from gputasks.images.used import image_name
+
+        failure.error.hint = f"the image `{image_name(run.image)}` lacks it: install it there"
     return failure
 
 

@@ -6,12 +6,13 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import eventually
 
-from gputasks.testing import fake_torch
+from gputasks.testing import fake_nvidia_smi, fake_torch
 
 pytestmark = pytest.mark.docker
 
@@ -373,3 +374,68 @@ def test_another_image_is_a_reason_and_the_hosts_python_is_none(project, image, 
         assert f"image: {tag} -> {image}" in project.doit().stderr
     finally:
         docker("rmi", "-f", tag, check=False)
+
+
+def test_gpus_of_an_engine_without_nvidia(project, image, boxes, tmp_path):
+    fake_nvidia_smi(str(tmp_path / "bin"), ["GPU-aa", "GPU-bb"])
+    project.env["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+    project.write("train.py", "")
+    project.dodo(f"""
+        def task_train():
+            return gt.train("train.py", image={image!r}, resources=gt.Resources(gpu_count=1))
+    """)
+    result = project.doit()
+    assert result.returncode == 2
+    assert "could not be started: the engine has no NVIDIA runtime" in result.stderr, result.stderr
+    assert "nvidia-ctk runtime configure" in result.stderr
+    assert not boxes()
+
+
+def test_a_hang_shows_the_stacks_of_workers_inside(project, image, boxes):
+    script = "import time\ndef stuck():\n    while True:\n        time.sleep(1)\nstuck()\n"
+    train(project, image, script, 'nproc_per_node=2, stall_timeout="2s", stop_grace="1s"')
+    result = project.doit()
+    assert result.returncode == 1
+    assert "was lost" in result.stderr
+    assert "all 2 ranks are in `time.sleep(1)` (train.py:4)" in result.stderr, result.stderr
+    assert not boxes()
+
+
+def test_an_image_without_torch(project, boxes):
+    train(project, BASE, "")
+    result = project.doit()
+    assert result.returncode == 1
+    assert "No module named 'torch'" in result.stderr, result.stderr
+    assert f"the image `{BASE}` lacks it" in result.stderr
+
+
+def test_the_plan_shows_image_and_command(project, image):
+    train(project, image, "")
+    result = project.gputasks("plan")
+    assert f"image: {image}" in result.stdout
+    assert (
+        "argv: python3 -m torch.distributed.run /opt/gputasks/agent/shim.py train.py"
+        in result.stdout
+    )
+
+
+def test_files_belong_to_the_caller(project, image, boxes):
+    """As another user, who may ask the engine and sees only the interpreter of this one."""
+    if os.getuid() != 0:
+        pytest.skip("only root can become somebody else")
+    group = str(os.stat("/var/run/docker.sock").st_gid)
+    project.dodo(f"""
+        def task_it():
+            return gt.command(["sh", "-c", "id -u > out/uid; echo 1 > $HOME/.cache/x"], image={image!r}, artifacts=["out/uid"])
+    """)
+    for folder in (project.root, project.root.parent, project.root.parent.parent):
+        os.chmod(folder, 0o777)
+    result = project.run(
+        "setpriv", "--reuid", "4321", "--regid", group, "--groups", group,
+        "--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search",
+        sys.executable, "-m", "doit", HOME=str(project.root),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert (project.root / "out/uid").read_text() == "4321\n"
+    assert (project.root / "out/uid").stat().st_uid == 4321
+    assert (project.root / ".gputasks/home/.cache/x").stat().st_uid == 4321

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from conftest import Project
 
 from gputasks.launch.docker import Engine, Owner, container_command, container_name
 from gputasks.launch.engine_texts import told
@@ -260,3 +261,19 @@ def test_what_engines_say_is_translated(text: str, meaning: str, hint: str) -> N
 
 def test_other_words_stay_what_they_are() -> None:
     assert told("something new") == ("something new", "")
+
+
+def test_a_run_without_an_image_imports_nothing_of_it(project: Project) -> None:
+    project.dodo("""
+        import atexit, sys
+        def task_it():
+            return gt.command(["true"])
+        def tell():
+            for name in sys.modules:
+                if "docker" in name or "gputasks.images" in name or "container" in name:
+                    print("imported", name)
+        atexit.register(tell)
+    """)
+    result = project.doit()
+    assert result.returncode == 0, result.stderr
+    assert "imported" not in result.stdout

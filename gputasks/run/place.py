@@ -1,0 +1,83 @@
+"""Where a run takes place: on the host, or in a container, which is then imported and no sooner."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from gputasks.launch.local import local_command
+from gputasks.proc import interrupts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from gputasks.launch.local import Attempt
+    from gputasks.layout import Layout
+    from gputasks.run.containers import Box
+    from gputasks.run.job import Job
+    from gputasks.specs import Command, Placement, Run
+
+
+def box_of(run: Run, layout: Layout) -> Box | None:
+    """The engine and the image of a run that has one.
+
+    Raises:
+        MachineError: no engine answers, it is another machine's, or it has no such image.
+        ConfigError: the image has to be built first.
+
+    """
+    if run.image is None:
+        return None
+    from gputasks.run.containers import box_for
+
+    return box_for(run, layout)
+
+
+def command_of(
+    job: Job,
+    placement: Placement,
+    attempt: Attempt,
+    box: Box | None,
+    *,
+    python: str,
+    env: Mapping[str, str],
+) -> Command:
+    """What an attempt starts.
+
+    Raises:
+        OSError: a folder that a container needs cannot be made.
+
+    """
+    if box is None:
+        root = os.path.abspath(job.layout.root)
+        return local_command(
+            job.run, placement, attempt, root=root, python=python, environ=os.environ, env=env
+        )
+    from gputasks.run.containers import command_in
+
+    return command_in(
+        box,
+        job.run,
+        placement,
+        attempt,
+        layout=job.layout,
+        task=job.task,
+        inputs=job.inputs,
+        python=python,
+        env=env,
+    )
+
+
+def reap(box: Box, layout: Layout, note: Callable[[str], None]) -> None:
+    """Remove what earlier runs of the project had to leave, telling each."""
+    from gputasks.run import containers
+
+    containers.reap(box, layout, note)
+
+
+def remove(box: Box, job: Job) -> None:
+    """Remove what the holder of this run's container had no time for."""
+    from gputasks.run import containers
+
+    with interrupts.deferred():
+        containers.remove(box, job.run_id, job.layout)
