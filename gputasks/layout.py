@@ -4,6 +4,8 @@
 receipts/TASK.json     what a finished task consumed and left; absent while it runs, or failed
 digests/TASK           digests of its outputs only, rewritten only when they change
 runs/TASK/RUN_ID/      run.json, events.jsonl, attempt-N/ with one log per rank
+images/NAME.json       what an image was built from, and what is in it
+images/NAME.digest     what is in it only, rewritten only when that changes
 locks/TASK.lock        flock of the task that runs
 trees/                 manifests of directories, to say which file changed
 cache/                 artifacts of earlier runs, see `cache`
@@ -52,6 +54,14 @@ class Layout:
     def digests(self, task: str) -> str:
         """Path of the digests file: what downstream depends on."""
         return os.path.join(self.state, "digests", file_name(task))
+
+    def image_receipt(self, name: str) -> str:
+        """Path of the receipt of an image."""
+        return os.path.join(self.state, "images", file_name(name) + ".json")
+
+    def image_digest(self, name: str) -> str:
+        """Path of an image's digest file: what trainings that run in it depend on."""
+        return os.path.join(self.state, "images", file_name(name) + ".digest")
 
     def lock(self, task: str) -> str:
         """Path of the task's lock."""

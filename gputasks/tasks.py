@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gputasks.errors import ConfigError, MachineError
-from gputasks.specs import Image, Run
+from gputasks.errors import ConfigError
+from gputasks.specs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    from gputasks.specs import Artifact, ParamsStyle, Resources
+    from gputasks.specs import Artifact, Image, ParamsStyle, Resources
 
 TaskDict = dict[str, Any]
 
@@ -157,18 +157,62 @@ def command(
     return _task(command_run(argv, extra, keys))
 
 
-def build(image: Image) -> TaskDict:
-    """An image as a doit task, which for now only says that images cannot be built yet.
+def build(
+    image: Image,
+    *extra: Any,
+    name: str | None = None,
+    file_dep: Sequence[str | PathLike[str] | Artifact] | None = None,
+    doc: str | None = None,
+    **unknown: Any,
+) -> TaskDict:
+    """An image as a doit task: built when what it is made of has changed, or it is gone.
+
+    Args:
+        image: a `gt.Image`, or an image of `gt.load`.
+        extra: refused.
+        name: makes it a subtask `TASK:name`.
+        file_dep: files of the context that other tasks make; what the image is made of is found
+            without being named.
+        doc: shown by `doit list`.
+        unknown: refused, with the nearest valid name.
 
     Raises:
-        ConfigError: `image` is no `gt.Image`.
-    """
-    from gputasks.doit_plugin.action import MissingAction
+        ConfigError: every fault of the call at once; to doit it is an InvalidDodoFile.
 
+    """
+    from gputasks.checks.faults import Faults
+    from gputasks.checks.paths import input_paths
+    from gputasks.doit_plugin.images import IMAGE, BuildAction, ImageUpToDate, clean_image
+    from gputasks.doit_plugin.verdicts import META
+    from gputasks.imagespec import Image
+    from gputasks.layout import Layout
+
+    faults = Faults("`gt.build`")
     if not isinstance(image, Image):
-        raise ConfigError(f"`gt.build` takes a `gt.Image`, got `{image!r}`")
-    missing = MachineError(f"image `{image.name}` cannot be built: `gt.build` is not there yet")
-    return {"actions": [MissingAction(missing)], "doc": f"Build the image {image.name}."}
+        faults.add(f"`gt.build` takes a `gt.Image`, got `{image!r}`"[:200])
+    if extra:
+        faults.add("`gt.build` takes one positional argument, the image")
+    faults.unknown(unknown, ("name", "file_dep", "doc"))
+    inputs = input_paths(faults, file_dep) if file_dep is not None else ()
+    faults.finish()
+    layout = Layout()
+    parent = image.parent_image
+    parents = [] if isinstance(parent, str) else [layout.image_digest(parent.name)]
+    meta: dict[str, Any] = {}
+    task: TaskDict = {
+        "actions": [BuildAction(image, layout)],
+        "file_dep": [*inputs, *parents],
+        "targets": [layout.image_digest(image.name)],
+        "uptodate": [ImageUpToDate(image, layout, meta)],
+        "clean": [(clean_image, [image, layout])],
+        "io": {"capture": False},
+        "verbosity": 0,
+        "meta": {META: meta, IMAGE: image.name},
+        "doc": doc or f"Build the image {image.name}.",
+    }
+    if name:
+        task["name"] = name
+    return task
 
 
 def _given(values: dict[str, Any], first: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from typing import Any
 
 from gputasks.errors import ConfigError, MachineError
@@ -22,42 +21,40 @@ def image_name(image: Image | str) -> str:
 
 def is_built(image: Image | str | None) -> bool:
     """True when a task with `gt.build` makes it, and false when it is taken as it is."""
-    return isinstance(image, Image) and bool(image.dockerfile)
+    return isinstance(image, Image) and not image.skip_build
 
 
 def edge_of(image: Image | str) -> list[str]:
     """The file that the task which builds the image leaves: its target, our dependency."""
-    if not is_built(image):
+    if not isinstance(image, Image) or not is_built(image):
         return []
-    return [os.path.join(Layout().state, "images", f"{image_name(image)}.digest")]
+    return [Layout().image_digest(image.name)]
 
 
-def image_receipt(image: Image | str, layout: Layout) -> dict[str, Any]:
+def _receipt(image: Image, layout: Layout) -> dict[str, Any]:
     """What `gt.build` left of an image, empty when it has not built it."""
-    if not isinstance(image, Image):
-        return {}
-    found = read_json(os.path.join(layout.state, "images", f"{image.name}.json"))
+    found = read_json(layout.image_receipt(image.name))
     return found if isinstance(found, dict) else {}
 
 
 def image_reference(image: Image | str, layout: Layout) -> str:
-    """The reference to run: what was built, or the image that a spec takes as it is.
+    """The reference to run: the content tag of what was built, or the image that is taken as it is.
 
     Raises:
-        ConfigError: the image has to be built first, or there is nothing to start from.
+        ConfigError: the image has to be built first.
 
     """
     if not isinstance(image, Image):
         return image
-    built = image_receipt(image, layout).get("ref")
-    if built:
-        return str(built)
-    if is_built(image) or not image.parent_image:
+    if not is_built(image):
+        return image_reference(image.parent_image, layout)
+    built = _receipt(image, layout).get("ref")
+    if not built:
         raise ConfigError(
             f"image `{image.name}` is not built",
             hint=f"a task with `gt.build` of image `{image.name}` makes it",
         )
-    return image.parent_image
+    return str(built)
 
 
 def image_identity(image: Image | str, layout: Layout) -> dict[str, str]:
@@ -67,14 +64,13 @@ def image_identity(image: Image | str, layout: Layout) -> dict[str, str]:
     date needs no engine.
     """
     name = image_name(image)
-    receipt = image_receipt(image, layout)
-    content = receipt.get("content") or receipt.get("digest")
-    if content:
-        return {"name": name, "digest": str(content)}
-    reference = image.parent_image if isinstance(image, Image) else image
-    if "@" in reference:
-        return {"name": name, "digest": reference.partition("@")[2]}
-    return {"name": name, "digest": _content(reference) if reference else ""}
+    while isinstance(image, Image) and not is_built(image):
+        image = image.parent_image
+    if isinstance(image, Image):
+        return {"name": name, "digest": str(_receipt(image, layout).get("content") or "")}
+    if "@" in image:
+        return {"name": name, "digest": image.partition("@")[2]}
+    return {"name": name, "digest": _content(image)}
 
 
 def _content(reference: str) -> str:

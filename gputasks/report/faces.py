@@ -96,8 +96,10 @@ class PlainFace(Face):
     def event(self, view: TaskView, event: Event) -> None:
         """Progress is a line at most every 30 s, and one when it is complete."""
         super().event(view, event)
-        if event["kind"] != "progress":
-            return
+        if event["kind"] == "phase" and event.get("text"):
+            self.say(f"{view.name}: {text.one_line(str(event['text']))}")
+        if event["kind"] != "progress" or view.phase == "build":
+            return  # steps of a build are told one by one
         now, complete = time.monotonic(), view.fraction() == 1.0
         last = self._said.setdefault(view.name, now)
         if now - last >= self._every or (complete and last != COMPLETE):

@@ -5,11 +5,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from gputasks.report.text import metric_texts
+from gputasks.report.text import metric_texts, one_line
 from gputasks.units import format_duration
 
 if TYPE_CHECKING:
     from gputasks.events import Event
+
+
+_PHASES = {
+    "train": "trains",
+    "run": "runs",
+    "verify": "is verified",
+    "pull": "pulls",
+    "build": "builds",
+    "push": "pushes",
+}
 
 
 class TaskView:
@@ -19,6 +29,7 @@ class TaskView:
         self.name = name
         self.started = time.time() if started is None else started
         self.phase = ""
+        self.doing = ""
         self.waiting = ""
         self.waited = False
         self.world_size = 0
@@ -35,6 +46,7 @@ class TaskView:
             self.waited, self.waiting = bool(self.waiting), ""
         elif kind == "phase":
             self.phase, self.waiting = str(event.get("phase", "")), ""
+            self.doing = str(event.get("text", ""))
         elif kind == "waiting":
             self.waiting = str(event.get("text", ""))
         elif kind == "placed":
@@ -66,7 +78,7 @@ class TaskView:
             return f"epoch {min(epoch + 1, epochs)}/{epochs}" if epochs else f"epoch {epoch + 1}"
         if self.world_size > 1 and len(self.ranks) < self.world_size and self.phase == "train":
             return f"{len(self.ranks)}/{self.world_size} workers ready"
-        return {"train": "trains", "run": "runs", "verify": "is verified"}.get(self.phase, "starts")
+        return _PHASES.get(self.phase, "starts")
 
     def fraction(self) -> float | None:
         """How much is done, 0 to 1, None when nobody knows."""
@@ -76,7 +88,9 @@ class TaskView:
         return min(1.0, max(0.0, step / total))
 
     def numbers(self) -> str:
-        """`step 40/120  12.3 it/s  eta 42s  loss 0.31`."""
+        """`step 40/120  12.3 it/s  eta 42s  loss 0.31`, or what is being done."""
+        if self.doing:
+            return one_line(self.doing)
         parts = []
         step, total = self.progress.get("step"), self.progress.get("total")
         if step is not None:

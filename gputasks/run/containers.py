@@ -12,7 +12,7 @@ from urllib.parse import quote
 from gputasks.errors import GputasksError, MachineError
 from gputasks.frozen import Frozen, spec
 from gputasks.images.engine import Engine, EngineAnswerError
-from gputasks.images.used import image_name, image_reference
+from gputasks.images.used import image_name, image_reference, is_built
 from gputasks.launch import docker
 from gputasks.launch.local import PYTHON_INSIDE, argv_of
 from gputasks.launch.mounts import project_mounts
@@ -62,7 +62,9 @@ def box_for(run: Run, layout: Layout) -> Box:
         raise MachineError(
             f"image {told} is not on the container engine",
             facts=[f"engine: {engine.host}"],
-            hint=f"`docker pull {reference}` fetches it",
+            hint="the task with `gt.build` of it builds it"
+            if is_built(run.image)
+            else f"`docker pull {reference}` fetches it",
         )
     return Box(engine, reference)
 

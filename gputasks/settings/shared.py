@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from gputasks.checks import paths, values
 from gputasks.checks.resources import checked_fields
 from gputasks.settings import environment, outputs
-from gputasks.specs import Image, Resources
+from gputasks.specs import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gputasks.checks.faults import Faults
+    from gputasks.imagespec import Image
 
 SHARED_KEYS = ("file_dep", "artifacts", "resources", "env", "python", "cwd", "max_duration",
                "stop_grace", "retries", "retry_on", "retry_delay", "cache", "resume", "name",
@@ -130,9 +131,11 @@ def _name(faults: Faults, value: Any) -> str:
 
 def _image(faults: Faults, value: Any) -> Image | str | None:
     """`image=`: the spec, or the reference of an image that an engine has."""
+    from gputasks.checks.references import checked_reference
+    from gputasks.imagespec import Image
+
     if isinstance(value, Image):
         return value
-    from gputasks.checks.images import checked_reference
 
     return checked_reference(faults, value)
 

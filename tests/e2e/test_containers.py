@@ -439,3 +439,28 @@ def test_files_belong_to_the_caller(project, image, boxes):
     assert (project.root / "out/uid").read_text() == "4321\n"
     assert (project.root / "out/uid").stat().st_uid == 4321
     assert (project.root / ".gputasks/home/.cache/x").stat().st_uid == 4321
+
+
+def test_a_training_in_an_image_that_a_task_builds(project, image, boxes):
+    name = f"built-{os.getpid()}"
+    project.write("images/Dockerfile", f"FROM {image}\nRUN echo 1 > /one\n")
+    project.write("train.py", "open('x', 'w').write(open('/one').read())\n")
+    project.dodo(f"""
+        IMAGE = gt.Image({name!r}, dockerfile="images/Dockerfile", build_context_root="images", verify="none")
+        def task_image():
+            return gt.build(IMAGE)
+        def task_train():
+            return gt.train("train.py", image=IMAGE, artifacts=["x"], resources=gt.Resources(gpu_count=0))
+    """)
+    try:
+        result = project.doit("train")
+        assert result.returncode == 0, result.stderr
+        assert record(project)["image"]["reference"].startswith(f"gputasks/{name}:")
+        assert "up to date" in project.doit("train").stderr
+        project.write("images/Dockerfile", f"FROM {image}\nRUN echo 2 > /one\n")
+        result = project.doit("train")
+        assert f"image {name} rebuilt" in result.stderr, result.stderr
+        assert (project.root / "x").read_text() == "2\n"
+    finally:
+        for tag in docker("images", "-q", f"gputasks/{name}").split():
+            docker("rmi", "-f", tag, check=False)
