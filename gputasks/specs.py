@@ -34,10 +34,12 @@ __all__ = [
     "Placement",
     "Resources",
     "Run",
+    "Runtime",
 ]
 
 GpuCount = int | tuple[int, ...] | Literal["auto"] | None
 ParamsStyle = Literal["flags", "key=value", "none"]
+Runtime = Literal["isolated", "inline"]
 Outcome = Literal["succeeded", "failed", "interrupted", "timed_out", "lost"]
 
 
@@ -207,6 +209,7 @@ class Run(Frozen):
     given: Mapping[str, Any] = field(default_factory=dict)
     smoking: bool = False
     image: Image | str | None = None
+    runtime: Runtime = "isolated"
 
     def with_options(self, **changes: Any) -> Run:
         """A copy with some fields changed."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    from gputasks.specs import Artifact, Image, ParamsStyle, Resources
+    from gputasks.specs import Artifact, Image, ParamsStyle, Resources, Runtime
 
 TaskDict = dict[str, Any]
 
@@ -44,6 +44,7 @@ def train(
     launcher: str | None = None,
     nodes: Any = None,
     image: Image | str | None = None,
+    runtime: Runtime | None = None,
     **unknown: Any,
 ) -> TaskDict:
     """A distributed training as a doit task.
@@ -82,6 +83,7 @@ def train(
         nodes: not there yet.
         image: a `gt.Image`, or the reference of an image on this machine's engine (`"repo:tag"`):
             the workers then run in a container of it.
+        runtime: `"isolated"`, processes of their own; `"inline"`, the script in doit's process.
         unknown: refused, with the nearest valid name.
 
     Raises:
@@ -116,6 +118,7 @@ def command(
     resume: bool | None = None,
     doc: str | None = None,
     image: Image | str | None = None,
+    runtime: Runtime | None = None,
     **unknown: Any,
 ) -> TaskDict:
     """Any program as a doit task: exit code 0 is success, anything else is failure.
@@ -143,6 +146,7 @@ def command(
         resume: leave the outputs of an interrupted run with the same inputs where they are.
         doc: shown by `doit list`.
         image: a `gt.Image`, or a reference: the program then runs in a container of it.
+        runtime: `"isolated"`; a program is always a process of its own.
         unknown: refused, with the nearest valid name.
 
     Raises:

@@ -121,7 +121,7 @@ def attempt_env(run: Run, placement: Placement, attempt: Attempt) -> dict[str, s
     }
     if attempt.resume:
         env["GPUTASKS_RESUME_CKPT"] = attempt.resume
-    if run.kind == "train":
+    if run.kind == "train" and run.runtime != "inline":
         env.update(
             plan.elastic_env(
                 placement,
@@ -145,6 +145,8 @@ def argv_of(run: Run, attempt: Attempt, root: str, python: str, *, shim: str = S
         # values they would be taken for some of those.
         first = next((i for i, a in enumerate(args) if a.startswith("-")), len(args))
         command = [*args[:first], *flags, *args[first:]]
+        if run.runtime == "inline":
+            return [python, script, *command]
         return [python, "-m", "torch.distributed.run", shim, script, *command]
     if run.shell:
         return ["bash", "-o", "pipefail", "-c", *run.argv]

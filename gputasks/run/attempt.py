@@ -96,7 +96,7 @@ def run_attempt(
         from gputasks.launch.docker import EXTRA_GRACE_S, started
 
         what, grace_s = started(command), grace_s + EXTRA_GRACE_S
-    follow = _Follow(run, attempt, world_size, log)
+    follow = Follow(run, attempt, world_size, log)
     with interrupts.deferred():
         before = count_oom_kills()
         began = time.monotonic()
@@ -133,7 +133,7 @@ def _with_container(result: AttemptResult, attempt: Attempt) -> AttemptResult:
     return result
 
 
-class _Follow:
+class Follow:
     """Reads the workers' events, passes them on, and keeps what the end needs to know."""
 
     def __init__(self, run: Run, attempt: Attempt, world_size: int, log: EventLog) -> None:
@@ -243,7 +243,7 @@ class _Follow:
         return f"no sign of life from rank{plural} {ranks} for {limit:g} s\n{group_stacks(stacks)}"
 
 
-def _end_if_needed(guard: Guarded, follow: _Follow, deadline: float | None) -> None:
+def _end_if_needed(guard: Guarded, follow: Follow, deadline: float | None) -> None:
     """Signals first, then time, then failure, then silence."""
     if interrupts.requested is not None:
         if follow.outcome is None:
@@ -283,7 +283,7 @@ def _end_if_needed(guard: Guarded, follow: _Follow, deadline: float | None) -> N
 
 
 def _result(
-    ended: Ended, follow: _Follow, duration_s: float, oom_kills: int | None
+    ended: Ended, follow: Follow, duration_s: float, oom_kills: int | None
 ) -> AttemptResult:
     outcome, text = follow.outcome, follow.text
     if outcome is None:

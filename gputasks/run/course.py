@@ -23,7 +23,6 @@ from gputasks.receipts import Receipt
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
 from gputasks.run import keeping, messages, place, preflight, retries
-from gputasks.run.attempt import AttemptResult, run_attempt
 from gputasks.run.job import Done, Job, interrupted
 from gputasks.run.record import RunRecord
 from gputasks.run.stage import Stage
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from gputasks.cache import Entry
     from gputasks.events import EventLog
     from gputasks.leases import GpuLease, TaskLock
+    from gputasks.run.attempt import AttemptResult
     from gputasks.run.containers import Box
     from gputasks.specs import Outcome, Placement
 
@@ -200,7 +200,7 @@ class Course:
         command = place.command_of(self.job, placement, attempt, self.box, python=python, env=env)
         self.stage.look()
         self.log.write("phase", phase="train" if self.run.kind == "train" else "run")
-        result = run_attempt(
+        result = place.run_there(
             self.run,
             command,
             attempt,

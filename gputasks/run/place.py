@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 
 from gputasks.launch.local import local_command
 from gputasks.proc import interrupts
+from gputasks.run.attempt import run_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from gputasks.events import EventLog
     from gputasks.launch.local import Attempt
     from gputasks.layout import Layout
+    from gputasks.leases import TaskLock
+    from gputasks.run.attempt import AttemptResult
     from gputasks.run.containers import Box
     from gputasks.run.job import Job
     from gputasks.specs import Command, Placement, Run
@@ -65,6 +69,40 @@ def command_of(
         inputs=job.inputs,
         python=python,
         env=env,
+    )
+
+
+def run_there(
+    run: Run,
+    command: Command,
+    attempt: Attempt,
+    *,
+    world_size: int,
+    keep_fds: tuple[int, ...],
+    log: EventLog,
+    lock: TaskLock,
+    deadline: float | None,
+) -> AttemptResult:
+    """An attempt in processes of its own, or in this one; arguments as of `run_attempt`.
+
+    Raises:
+        OSError: the attempt's folder cannot be written.
+        MachineError: this process cannot take it.
+
+    """
+    if run.runtime == "inline":
+        from gputasks.run.inline import run_inline
+
+        return run_inline(run, command, attempt, log=log, lock=lock, deadline=deadline)
+    return run_attempt(
+        run,
+        command,
+        attempt,
+        world_size=world_size,
+        keep_fds=keep_fds,
+        log=log,
+        lock=lock,
+        deadline=deadline,
     )
 
 

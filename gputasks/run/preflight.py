@@ -36,6 +36,8 @@ def check(run: Run, inputs: Inputs, root: str, digests: Digests) -> str:
     if run.image is not None:
         return run.python or PYTHON_INSIDE
     used = interpreter(run.python, digests=digests)
+    if run.runtime == "inline":
+        return used.executable
     if run.kind == "train":
         if "torch" not in used.packages:
             raise MachineError(

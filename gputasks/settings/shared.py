@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHARED_KEYS = ("file_dep", "artifacts", "resources", "env", "python", "cwd", "max_duration",
                "stop_grace", "retries", "retry_on", "retry_delay", "cache", "resume", "name",
-               "doc", "image")  # fmt: skip
+               "doc", "image", "runtime")  # fmt: skip
 RETRY_OUTCOMES = ("failed", "lost", "timed_out")
 LATER = {
     "launcher": "other ways to start workers than `local`",
@@ -59,6 +59,10 @@ def shared_fields(faults: Faults, keys: Mapping[str, Any], *, training: bool) ->
         "name": ("name", lambda v: _name(faults, v)),
         "doc": ("doc", lambda v: _doc(faults, v)),
         "image": ("image", lambda v: _image(faults, v)),
+        "runtime": (
+            "runtime",
+            lambda v: values.choice(faults, "runtime", v, ("isolated", "inline")) or "isolated",
+        ),
     }
     for key, value in given.items():
         if key in checkers:
