@@ -27,7 +27,7 @@ _TABLE: tuple[tuple[str, str, str], ...] = (
         "a newer driver, an image with an older CUDA, or NVIDIA_DISABLE_REQUIRE=1 at your own risk",
     ),
     (
-        r'exec: "sh": executable file not found',
+        r'exec: "sh": executable file not found|\[FATAL tini .*exec sh failed',
         "the image has no `sh`, which starts what runs in it",
         "an image with a shell: `python:3.12-slim`, not a distroless one",
     ),

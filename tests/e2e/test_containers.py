@@ -464,3 +464,74 @@ def test_a_training_in_an_image_that_a_task_builds(project, image, boxes):
     finally:
         for tag in docker("images", "-q", f"gputasks/{name}").split():
             docker("rmi", "-f", tag, check=False)
+
+
+def test_what_the_engine_refuses_is_told_and_leaves_nothing(project, image, boxes, tmp_path):
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
+    bare = f"gputasks-test/containers-bare-{os.getpid()}:1"
+    docker("build", "-q", "-t", bare, str(tmp_path))
+    project.dodo(f"""
+        def task_bare():
+            return gt.command(["/Dockerfile"], image={bare!r})
+        def task_small():
+            return gt.command(["true"], image={image!r}, resources=gt.Resources(memory="1MB"))
+    """)
+    try:
+        result = project.doit("bare")
+        assert result.returncode == 1
+        assert "the image has no `sh`" in result.stderr, result.stderr
+        result = project.doit("small")
+        assert result.returncode == 2
+        assert "`memory` is below what the engine allows" in result.stderr, result.stderr
+        assert not boxes()
+    finally:
+        docker("rmi", "-f", bare, check=False)
+
+
+@pytest.mark.parametrize("mode", ["process", "thread"])
+def test_several_at_once_and_a_large_environment(project, image, boxes, mode):
+    project.dodo(f"""
+        def task_many():
+            for n in range(3):
+                yield gt.command(["sh", "-c", 'echo ${{#BIG}} > out/$N'], name=str(n), image={image!r},
+                                 artifacts=[f"out/{{n}}"], env={{"BIG": "x" * 100_000, "N": str(n)}})
+    """)
+    result = project.doit("-n", "3", "-P", mode)
+    assert result.returncode == 0, result.stderr
+    assert [(project.root / f"out/{n}").read_text() for n in range(3)] == ["100000\n"] * 3
+
+
+def test_a_file_that_vanishes_before_the_start_does_no_harm(project, image):
+    order = {
+        "socket": "/var/run/docker.sock",
+        "name": f"gputasks-test-{os.getpid()}",
+        "create": {
+            "Image": image,
+            "Entrypoint": ["sh", "-c", "cat; echo late >&2; exit 4"],
+            "Labels": {},
+            "OpenStdin": True,
+            "StdinOnce": True,
+            "HostConfig": {
+                "Mounts": [
+                    {"Type": "bind", "Source": f"{project.root}/{n}", "Target": f"/x/{n}"}
+                    for n in ("here", "gone", "gone too")
+                ]
+            },
+        },
+        "optional": [f"{project.root}/gone", f"{project.root}/gone too"],
+        "script": "",
+        "output": str(project.root / "output"),
+        "status": str(project.root / "status"),
+        "grace_s": 1,
+        "driver": [os.getpid(), "0"],
+    }
+    project.write("here", "1")
+    client = Path(__file__).parents[2] / "gputasks/agent/container.py"
+    ended = subprocess.Popen([sys.executable, "-I", "-S", str(client)], stdin=subprocess.PIPE)
+    ended.stdin.write(json.dumps(order).encode())
+    ended.stdin.close()
+    eventually(lambda: docker("ps", "-q", "--filter", f"name={order['name']}"), 10)
+    ended.send_signal(signal.SIGTERM)
+    assert ended.wait(20) == -signal.SIGKILL, "`sh` waits for `cat` and hears no SIGTERM in time"
+    said = json.loads((project.root / "status").read_text())
+    assert (said["exit_code"], said["removed"]) == (137, True)
