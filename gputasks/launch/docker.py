@@ -61,6 +61,7 @@ class Engine(Frozen):
         socket: path of its socket, or host and port.
         rootless: its root is the user who runs it.
         cdi: devices that it knows by name, `nvidia.com/gpu=GPU-…`.
+        selinux: labels files, and would keep the container away from the project's.
         podman: ignores requests for GPUs that are not by such a name.
         cpus: how many it may give away.
         memory_bytes: of the machine.
@@ -70,6 +71,7 @@ class Engine(Frozen):
     socket: str | tuple[str, int]
     rootless: bool = False
     cdi: frozenset[str] = frozenset()
+    selinux: bool = False
     podman: bool = False
     cpus: float = 0.0
     memory_bytes: int = 0
@@ -149,6 +151,9 @@ def container_command(
         "HostConfig": {
             "Init": True,
             "NetworkMode": "host",
+            # Where the engine maps users to others, files would belong to nobody.
+            "UsernsMode": "" if engine.rootless else "host",
+            "SecurityOpt": ["label=disable"] if engine.selinux else [],
             "Mounts": [
                 {"Type": "bind", "Source": m.source, "Target": m.target, "ReadOnly": m.read_only}
                 for m in every

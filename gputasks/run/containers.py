@@ -77,14 +77,21 @@ def _facts(engine: Engine, node: Node, *, gpus: bool) -> docker.Engine:
     """
     address = engine.address
     socket = address.path or (address.name, address.port)
+    selinux = os.path.exists("/sys/fs/selinux/enforce")
     if address.path and not gpus and os.stat(address.path).st_uid == 0:
-        return docker.Engine(socket=socket, cpus=node.cpu_count, memory_bytes=node.memory_bytes)
+        return docker.Engine(
+            socket=socket,
+            selinux=selinux,
+            cpus=node.cpu_count,
+            memory_bytes=node.memory_bytes,
+        )
     info = engine.info()
     devices = info.get("DiscoveredDevices") or []
     return docker.Engine(
         socket=socket,
         rootless="name=rootless" in (info.get("SecurityOptions") or []),
         cdi=frozenset(str(d.get("ID")) for d in devices if d.get("Source") == "cdi"),
+        selinux=selinux,
         podman=gpus and engine.is_podman(),
         cpus=float(info.get("NCPU") or 0),
         memory_bytes=int(info.get("MemTotal") or 0),

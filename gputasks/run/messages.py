@@ -86,7 +86,9 @@ def _explained(
             from gputasks.launch.engine_texts import told
 
             text, hint = told(text)
-        error: GputasksError = MachineError(f"`{task}` could not be started: {text}", hint=hint)
+        lost = text.startswith("the container engine ended")
+        what = "was lost" if lost else "could not be started"
+        error: GputasksError = MachineError(f"`{task}` {what}: {text}", hint=hint)
         return OutcomeError("failed", error, [])
     if run.kind == "train":
         failures = find_cause(

@@ -158,6 +158,13 @@ def test_the_process_is_a_program_under_init_on_the_hosts_network() -> None:
     assert labels["io.gputasks.task"] == "train"  # type: ignore[index]
 
 
+def test_engines_that_label_or_map() -> None:
+    assert host(made())["UsernsMode"] == "host"
+    assert host(made(engine=Engine(socket="s", rootless=True)))["UsernsMode"] == ""
+    assert host(made())["SecurityOpt"] == []
+    assert host(made(engine=Engine(socket="s", selinux=True)))["SecurityOpt"] == ["label=disable"]
+
+
 def test_names_of_two_projects_differ() -> None:
     one, other = (container_name(Attempt("k4f2", 0, f"/{p}/attempt-0")) for p in "ab")
     assert one != other
