@@ -10,11 +10,11 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputasks.errors import MachineError
+from gputasks.errors import ConfigError, MachineError
 from gputasks.fingerprint.hashing import hash_state, state_of
 from gputasks.fingerprint.manifests import Writer
 from gputasks.fingerprint.statcache import TREES
-from gputasks.images.patterns import Matcher, parse, read_lines
+from gputasks.images.patterns import BadPatternError, Matcher, parse, read_lines
 from gputasks.images.sources import Sources
 
 if TYPE_CHECKING:
@@ -75,7 +75,13 @@ class Context:
         self, root: str, ignore: Sequence[str] = (), sources: Sequence[str] | None = None
     ) -> None:
         self.root = root
-        self.matcher = Matcher(parse([*ALWAYS_OUT, *ignore]))
+        try:
+            self.matcher = Matcher(parse([*ALWAYS_OUT, *ignore]))
+        except BadPatternError as error:
+            raise ConfigError(
+                f"{error}, among what the build context `{root}` leaves out",
+                hint="`.dockerignore` has the patterns of Go's `filepath.Match`, and `**`",
+            ) from None
         self.ignore = (*ALWAYS_OUT, *ignore)
         self.sources = Sources(sources)
         if self.sources.lead_through_links(root):
