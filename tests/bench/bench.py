@@ -14,6 +14,8 @@ from pathlib import Path
 import spine
 import storage
 
+import images
+
 BENCHES = {
     "noop": spine.bench_noop,
     "status": spine.bench_status,
@@ -22,6 +24,9 @@ BENCHES = {
     "train": spine.bench_train,
     "restore": storage.bench_restore,
     "store": storage.bench_store,
+    "image_noop": images.bench_image_noop,
+    "image_cached": images.bench_image_cached,
+    "image_memory": images.bench_image_memory,
 }
 
 
@@ -33,6 +38,9 @@ def main() -> int:
     for name in parser.parse_args().name or BENCHES:
         with tempfile.TemporaryDirectory(prefix="gputasks-bench-") as folder:
             row = BENCHES[name](Path(folder))
+        if isinstance(row, str):
+            print(f"{'-':>7} {'-':>6}  {name} skipped: {row}", flush=True)
+            continue
         broken += not row.holds
         mark = "" if row.holds else "  BROKEN"
         print(
