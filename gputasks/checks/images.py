@@ -39,13 +39,13 @@ DEFAULTS: dict[str, Any] = {
 
 _WITH_PREBUILT = ("parent_image", "skip_build", "verify", "platform", "push")
 INSTALLERS = ("uv", "pip")
-SECRET = re.compile(r"TOKEN|PASSWORD|PASSWD|SECRET|KEY", re.IGNORECASE)
+LOOKS_SECRET = r"(?i)TOKEN|PASSWORD|PASSWD|SECRET|KEY"  # noqa: S105  a pattern of names
 
-_NAME = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_APT = re.compile(r"[a-z0-9][a-z0-9+.:-]*(?:=[A-Za-z0-9.+:~-]+)?(?:/[a-z-]+)?")
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_REF = re.compile(r"[\w.:/@-]+", re.ASCII)
+_NAME = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+_APT = r"[a-z0-9][a-z0-9+.:-]*(?:=[A-Za-z0-9.+:~-]+)?(?:/[a-z-]+)?"
+_ID = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+_REF = r"(?a)[\w.:/@-]+"
 
 _HINTS = {
     "build_options": "`build_args`, `network`, `platform`, `labels` and `cache` are keys here",
@@ -126,7 +126,7 @@ def _value(faults: Faults, key: str, value: Any, allowed: Sequence[str]) -> Any:
 
 def _name(faults: Faults, name: Any) -> str:
     found = values.text(faults, "name", name, what="a word") or ""
-    if found and not _NAME.fullmatch(found):
+    if found and not re.fullmatch(_NAME, found):
         hint = "small letters and digits, with `.`, `_` or `-` between them"
         lowered = re.sub(r"[^a-z0-9]+", "-", found.lower()).strip("-")
         faults.add(
@@ -143,7 +143,7 @@ def _parent(faults: Faults, value: Any) -> Any:
     found = values.text(faults, "parent_image", value) or ""
     if not found:
         return found
-    if not _REF.fullmatch(found):
+    if not re.fullmatch(_REF, found):
         faults.must("parent_image", "an image with a tag, e.g. `python:3.12-slim`", value)
     elif "@" not in found and ":" not in found.rpartition("/")[2]:
         faults.add(
@@ -169,7 +169,7 @@ def _text(faults: Faults, key: str, value: Any) -> str:
         faults.must(key, "`auto`, `none`, `cuda` or a version of CUDA, `13.0`", value)
     if key == "platform" and found and not re.fullmatch(r"[a-z0-9]+/[a-z0-9]+(/v\d+)?", found):
         faults.must(key, "a platform, e.g. `linux/amd64`", value)
-    if key == "push" and found and (not _REF.fullmatch(found) or "@" in found):
+    if key == "push" and found and (not re.fullmatch(_REF, found) or "@" in found):
         faults.must(key, "a repository, e.g. `registry.example.org/team/train`", value)
     return found
 
@@ -189,7 +189,7 @@ def _texts(faults: Faults, key: str, value: Any) -> tuple[str, ...]:
 
 
 def _check_item(faults: Faults, key: str, text: str) -> None:
-    if key == "apt_packages" and not _APT.fullmatch(text):
+    if key == "apt_packages" and not re.fullmatch(_APT, text):
         faults.add(f"{shown(text)} in `apt_packages` of {faults.owner} is no package", key)
     if key == "index_urls":
         if not re.match(r"(https?|file)://", text):
@@ -211,13 +211,13 @@ def _table(faults: Faults, key: str, value: Any, allowed: Sequence[str]) -> dict
     form = {"labels": _ID, "secrets": _ID}.get(key, _VARIABLE)
     for name, item in value.items():
         text = as_text(item) if key == "secrets" else item
-        if not isinstance(name, str) or not form.fullmatch(name):
+        if not isinstance(name, str) or not re.fullmatch(form, name):
             faults.add(f"{shown(name)} in `{key}` of {faults.owner} is no name", key, str(name))
         elif not isinstance(text, str) or values.unsendable(text):
             hint = f'write `"{item}"`' if isinstance(item, (int, float)) else ""
             inner = faults.inside(f"`{key}` of {faults.owner}", key)
             inner.must(name, "a text", item, hint=hint)
-        elif key in ("environment", "build_args") and SECRET.search(name) and name not in allowed:
+        elif key in ("environment", "build_args") and _is_telling(name) and name not in allowed:
             faults.add(
                 f"`{name}` in `{key}` of {faults.owner} looks like a secret, and everybody who has"
                 " the image can read it",
@@ -233,6 +233,10 @@ def _table(faults: Faults, key: str, value: Any, allowed: Sequence[str]) -> dict
     return found
 
 
+def _is_telling(name: str) -> bool:
+    return re.search(LOOKS_SECRET, name) is not None
+
+
 def _arguments(faults: Faults, value: Any) -> dict[str, str | None]:
     """Options of the installer: None or true is a bare flag; TOML has no null."""
     key = "python_package_installer_args"
@@ -241,7 +245,7 @@ def _arguments(faults: Faults, value: Any) -> dict[str, str | None]:
         return {}
     found: dict[str, str | None] = {}
     for name, item in value.items():
-        if not isinstance(name, str) or not _ID.fullmatch(name.lstrip("-")):
+        if not isinstance(name, str) or not re.fullmatch(_ID, name.lstrip("-")):
             faults.add(f"{shown(name)} in `{key}` of {faults.owner} is no option", key, str(name))
         elif item is None or item is True or item == "":
             found[name.lstrip("-")] = None

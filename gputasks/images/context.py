@@ -10,11 +10,11 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputasks.errors import MachineError
+from gputasks.errors import ConfigError, MachineError
 from gputasks.fingerprint.hashing import hash_state, state_of
 from gputasks.fingerprint.manifests import Writer
 from gputasks.fingerprint.statcache import TREES
-from gputasks.images.patterns import Matcher, parse, read_lines
+from gputasks.images.patterns import BadPatternError, Matcher, parse, read_lines
 from gputasks.images.sources import Sources
 
 if TYPE_CHECKING:
@@ -75,7 +75,13 @@ class Context:
         self, root: str, ignore: Sequence[str] = (), sources: Sequence[str] | None = None
     ) -> None:
         self.root = root
-        self.matcher = Matcher(parse([*ALWAYS_OUT, *ignore]))
+        try:
+            self.matcher = Matcher(parse([*ALWAYS_OUT, *ignore]))
+        except BadPatternError as error:
+            raise ConfigError(
+                f"{error}, among what the build context `{root}` leaves out",
+                hint="`.dockerignore` has the patterns of Go's `filepath.Match`, and `**`",
+            ) from None
         self.ignore = (*ALWAYS_OUT, *ignore)
         self.sources = Sources(sources)
         if self.sources.lead_through_links(root):
@@ -89,9 +95,10 @@ class Context:
 
         """
         if not self.sources.nothing:
-            yield from self._folder("", ())
+            yield from self._folder("", (), whole=self.sources.all)
 
-    def _folder(self, prefix: str, above: Seen) -> Iterator[Entry]:
+    def _folder(self, prefix: str, above: Seen, *, whole: bool) -> Iterator[Entry]:
+        """The entries of one folder; `whole` when all of it is taken."""
         path = os.path.join(self.root, prefix)
         try:
             with os.scandir(path or ".") as found:
@@ -102,21 +109,27 @@ class Context:
             return
         except OSError as error:
             raise MachineError(f"`{path}` cannot be read: {error.strerror}") from error
-        ask, sources = self.matcher.ask, self.sources
+        matcher, plain, seen = self.matcher, self.matcher.plain, above
+        inside = may = True
         for item in items:
             name = prefix + item.name
-            inside, may = sources.ask(name)
-            if not inside and not may:
-                continue
-            out, seen = ask(name, above)
+            if not whole:
+                inside, may = self.sources.ask(name)
+                if not may:
+                    continue
+            if plain:
+                out = matcher.plainly(name, item.name)
+            else:
+                out, seen = matcher.ask(name, above)
             try:
                 if item.is_dir(follow_symlinks=False):
                     if not out:
                         if inside:
                             yield Entry(name, FOLDER, "")
-                        yield from self._folder(f"{name}/", seen)
-                    elif self.matcher.may_return(name):
-                        yield from _with_parent(name, self._folder(f"{name}/", seen))
+                        yield from self._folder(f"{name}/", seen, whole=inside)
+                    elif matcher.may_return(name):
+                        inner = self._folder(f"{name}/", seen, whole=inside)
+                        yield from _with_parent(name, inner)
                     continue
                 if out or not inside:
                     continue

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputasks.checks.images import GENERATED
 from gputasks.errors import ConfigError
-from gputasks.images import dockerfile, names, recipe
+from gputasks.images import names
 from gputasks.images import receipt as receipts
 from gputasks.images.context import Context, ignore_lines
-from gputasks.images.requirements import Requirements
-from gputasks.images.requirements import read as read_requirements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,8 +22,6 @@ if TYPE_CHECKING:
 
 VERSION = 1
 Inputs = dict[str, Any]
-
-_LISTS = ("apt_packages",)
 
 
 class Plan(NamedTuple):
@@ -89,6 +85,8 @@ def take(
 
 
 def _written(image: Image, layout: Layout, digests: Digests, known: _Bases) -> Plan:
+    from gputasks.images import dockerfile
+
     text = _read(image)
     found = dockerfile.read(text, image.build_args)
     for base in found.bases:
@@ -119,8 +117,10 @@ def _written(image: Image, layout: Layout, digests: Digests, known: _Bases) -> P
 
 
 def _described(image: Image, layout: Layout, digests: Digests, known: _Bases) -> Plan:
+    from gputasks.images import recipe, requirements
+
     parent = known.parent(image)
-    required = read_requirements(image.requirements) if image.requirements else Requirements()
+    required = requirements.read(image.requirements)
     spec = {k: _plain(getattr(image, k)) for k in GENERATED if k != "requirements"}
     if not image.requirements:
         spec = {k: v for k, v in spec.items() if not k.startswith(("python_", "index"))}

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     Seen = tuple[bool, ...]
     """Which patterns matched a folder, so that what lies below need not ask again."""
 
-_ESCAPED = ".+()|{}$"
-
 
 class BadPatternError(ValueError):
     """A pattern that Go's filepath.Match refuses too."""
@@ -135,8 +133,24 @@ def _one(pattern: str, i: int) -> int:
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:
-    """moby's `compile`: comparisons where they suffice, else a regular expression."""
-    kind, out = "exact", ["^"]
+    """Comparisons where they suffice, else a regular expression."""
+    kind, regex = _regex(pattern)
+    if kind == "exact":
+        return pattern.__eq__
+    if kind == "prefix":
+        head = pattern[:-2]
+        return lambda path: path.startswith(head)
+    if kind == "suffix":
+        tail = pattern[2:]
+        bare = tail[1:] if tail.startswith("/") else None
+        return lambda path: path.endswith(tail) or path == bare
+    # Compiled when it is first asked: with patterns of names only, it never is.
+    return lambda path: re.match(f"{regex}\\Z", path, re.DOTALL) is not None
+
+
+def _regex(pattern: str) -> tuple[str, str]:
+    """moby's `compile`: how a pattern is to be compared, and it as a regular expression."""
+    kind, out = "exact", []
     i, start, end = 0, True, len(pattern)
     while i < end:
         char = pattern[i]
@@ -162,15 +176,10 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
         elif char == "?":
             out.append("[^/]")
             kind = "regex"
-        elif char in _ESCAPED:
-            out.append("\\" + char)
         elif char == "\\":
-            if i < end:
-                out.append(re.escape(pattern[i]))
-                i += 1
-                kind = "regex"
-            else:
-                out.append("\\\\")
+            out.append(re.escape(pattern[i]))
+            i += 1
+            kind = "regex"
         elif char == "[":
             stop = _class_end(pattern, i)
             out.append(_class(pattern[i : stop - 1]))
@@ -178,17 +187,7 @@ def _matcher(pattern: str) -> Callable[[str], bool]:
         else:
             out.append(re.escape(char))
         start = False
-    if kind == "exact":
-        return pattern.__eq__
-    if kind == "prefix":
-        head = pattern[:-2]
-        return lambda path: path.startswith(head)
-    if kind == "suffix":
-        tail = pattern[2:]
-        bare = tail[1:] if tail.startswith("/") else None
-        return lambda path: path.endswith(tail) or path == bare
-    found = re.compile("".join(out) + r"\Z", re.DOTALL)
-    return lambda path: found.match(path) is not None
+    return kind, "".join(out)
 
 
 def _class(inner: str) -> str:
@@ -207,6 +206,11 @@ class Matcher:
     def __init__(self, patterns: Sequence[Pattern]) -> None:
         self.patterns = tuple(patterns)
         self._back = [_literal_folder(p.text) for p in patterns if p.back]
+        # Without `!` the order does not matter, and `**/NAME` can be asked of the name alone, all
+        # at once: a context of 2,000 files must not cost 2,000 times a dozen questions.
+        names = [p.text[3:] for p in patterns if _is_of_names(p)]
+        self._names = _any_of(names)
+        self._others = tuple(p.matches for p in patterns if not _is_of_names(p))
 
     def ask(self, path: str, above: Seen = ()) -> tuple[bool, Seen]:
         """Whether a path is left out, and which patterns matched it, for what lies below it.
@@ -216,8 +220,8 @@ class Matcher:
             above: what was said of the folder that it lies in.
 
         """
-        if not self.patterns:
-            return False, ()
+        if not self._back:
+            return self.plainly(path, path.rpartition("/")[2]), ()
         out = False
         seen = [False] * len(self.patterns)
         for i, pattern in enumerate(self.patterns):
@@ -231,6 +235,17 @@ class Matcher:
                 out = not pattern.back
         return out, tuple(seen)
 
+    @property
+    def plain(self) -> bool:
+        """True when nothing comes back: what lies below what is left out need not be asked."""
+        return not self._back
+
+    def plainly(self, path: str, name: str) -> bool:
+        """Whether a path is left out when no `!` is among the patterns; `name` is its last part."""
+        if self._names(name):
+            return True
+        return any(matches(path) for matches in self._others) if self._others else False
+
     def left_out(self, path: str) -> bool:
         """Whether a path is left out, asked of its folders first."""
         seen: Seen = ()
@@ -238,6 +253,8 @@ class Matcher:
         parts = path.split("/")
         for i in range(len(parts)):
             out, seen = self.ask("/".join(parts[: i + 1]), seen)
+            if out and self.plain:
+                return True
         return out
 
     def may_return(self, folder: str) -> bool:
@@ -247,6 +264,39 @@ class Matcher:
             not back or back.startswith(below) or below.startswith(back + "/")
             for back in self._back
         )
+
+
+def _is_of_names(pattern: Pattern) -> bool:
+    name = pattern.text[3:]
+    return pattern.text.startswith("**/") and bool(name) and "/" not in name and "**" not in name
+
+
+def _any_of(names: list[str]) -> Callable[[str], bool]:
+    """One question for all patterns of names; no regular expression for `NAME`, `*X` and `X*`."""
+    exact: list[str] = []
+    heads: list[str] = []
+    tails: list[str] = []
+    others: list[str] = []
+    for name in names:
+        bare = name.strip("*")
+        if any(c in bare for c in "*?[\\"):
+            others.append(f"(?:{_regex(name)[1]})\\Z")
+        elif bare == name:
+            exact.append(name)
+        elif name == f"*{bare}":
+            tails.append(bare)
+        elif name == f"{bare}*":
+            heads.append(bare)
+        else:
+            others.append(f"(?:{_regex(name)[1]})\\Z")
+    same, head, tail = frozenset(exact), tuple(heads), tuple(tails)
+    other = re.compile("|".join(others), re.DOTALL).match if others else None
+    return lambda name: (
+        name in same
+        or name.endswith(tail)
+        or name.startswith(head)
+        or (other is not None and other(name) is not None)
+    )
 
 
 def _literal_folder(pattern: str) -> str:

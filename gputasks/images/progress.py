@@ -78,6 +78,8 @@ class ClassicProgress:
             self._lines.clear()
             self._rest = ""
             return
+        if self._waiting and not text.strip():
+            return
         if " ---> Using cache" in text and self._step is not None:
             self._step = self._step._replace(cached=True)
         self._told()

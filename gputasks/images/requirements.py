@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 HEAVY = ("torch", "torchvision", "torchaudio", "jax", "jaxlib", "tensorflow", "tensorflow-cpu")
 """Frameworks of gigabytes, installed in a layer of their own below all others."""
 
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-_COMMENT = re.compile(r"(?:^|\s+)#.*$")
+_NAME = r"[A-Za-z0-9][\w.-]*"
+_COMMENT = r"(?:^|\s+)#.*$"
 _DEPTH = 10
 
 
@@ -79,10 +79,10 @@ class _Reader:
         number = 0
         while number < len(lines):
             place = f"{path}:{number + 1}" if path else ""
-            line = _COMMENT.sub("", lines[number])
+            line = re.sub(_COMMENT, "", lines[number])
             number += 1
             while line.endswith("\\") and number < len(lines):
-                line = line[:-1] + " " + _COMMENT.sub("", lines[number])
+                line = line[:-1] + " " + re.sub(_COMMENT, "", lines[number])
                 number += 1
             line = " ".join(line.split())
             if line:
@@ -109,5 +109,5 @@ class _Reader:
 
 
 def _plain_name(requirement: str) -> str:
-    found = _NAME.match(requirement)
+    found = re.match(_NAME, requirement)
     return re.sub(r"[-_.]+", "-", found[0]).lower() if found else ""

@@ -406,7 +406,7 @@ licence = 0
         (24, "the command of run `e` is empty"),
         (25, "hooks are not possible on a command"),
         (26, "`f g` is no name for a run"),
-        (29, "`requirements` of image `t` is not supported yet"),
+        (28, "image `t` has nothing to start from"),
         (31, "unknown key `adress` of node `hal`"),
         (32, "`address` of node `hal` must be a numeric address, not `'hal'`"),
         (33, "`ssh` of node `hal` must be an ssh destination, `alias` or `user@address"),
