@@ -177,9 +177,11 @@ class Follow:
         if event["kind"] == "rank":
             if self.run.image is not None:
                 event["pid"] = pid_here(int(event.get("pid", 0)), self.attempt.mark)
-            self._pids[rank] = int(event.get("pid", 0))
-            if self._stalls is not None:
-                self._stalls.started(rank, self._pids[rank])
+            pid = int(event.get("pid", 0))
+            if pid:
+                self._pids[rank] = pid
+            if pid and self._stalls is not None:
+                self._stalls.started(rank, pid)
         if event["kind"] == "progress":
             if rank != 0:
                 return  # a sign of life, nothing to show
