@@ -9,7 +9,8 @@ requests.
 
 stdin   one JSON object: `socket` (path, or [host, port]), `name`, `create` (the engine's request),
         `optional` (sources whose mounts may be left out when they vanish), `script` (sent to the
-        container's stdin), `output` (its log), `grace_s`, `driver` ([pid, start time]), `status`.
+        container's stdin), `output` (its log), `hidden` (what it prints goes to our stdout, which
+        is a pipe of the guard's then), `grace_s`, `driver` ([pid, start time]), `status`.
 exit    the container's exit code, or death by the signal that ended it; 125 when nothing started.
 status  a JSON file: id, exit_code, oom_killed, error, removed.
 """
@@ -34,6 +35,10 @@ LOST_GRACE_S = 25.0
 """A little less than the guard's, which kills this process when it is over."""
 NOT_STARTED = 125
 VANISHED = "bind source path does not exist: "
+
+
+PIPES = "GPUTASKS_LOG_PIPES"
+"""Folder of the ranks' pipes, see `pump`."""
 
 
 class RefusedError(Exception):
@@ -116,6 +121,11 @@ def parse(answer: bytes) -> Tuple[int, bytes]:
     return (int(words[1]) if known else 0), body
 
 
+def quoted(text: str) -> str:
+    """For sh."""
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
 def message(text: bytes) -> str:
     """What an error answer says."""
     try:
@@ -146,6 +156,8 @@ class Holder:
         self.stopping = False
         self.kill_at: Optional[float] = None
         self.killed = False
+        self.pipes = ""
+        self.printed: Optional[int] = None
         self.signals, write = os.pipe()
         os.set_blocking(self.signals, False)
         os.set_blocking(write, False)
@@ -157,6 +169,8 @@ class Holder:
         """All of it; the exit code."""
         stdin = None
         try:
+            if self.order.get("hidden"):
+                self.print_into_pipes()
             self.make()
             stdin = self.engine.attach(self.id)
             if self.signalled():
@@ -164,7 +178,7 @@ class Holder:
             self.engine.ask("POST", "/containers/%s/start" % self.id)
             wait = self.engine.send("POST", "/containers/%s/wait" % self.id)
             try:
-                stdin.sendall(self.order["script"].encode("utf-8", "surrogateescape"))
+                stdin.sendall(self.script().encode("utf-8", "surrogateescape"))
             except OSError:
                 pass  # it has ended already
             self.watch(wait)
@@ -174,9 +188,47 @@ class Holder:
             return NOT_STARTED
         finally:
             self.remove()
+            if self.printed is not None:
+                self.pass_on()
+                os.unlink(os.path.join(self.pipes, "container"))
+                if not os.environ.get(PIPES):
+                    os.rmdir(self.pipes)
             if stdin is not None:
                 stdin.close()
             self.tell()
+
+    def print_into_pipes(self) -> None:
+        """Make a named pipe for what the container prints, beside those of the ranks if any."""
+        folder = os.environ.get(PIPES) or ""
+        if not folder:
+            import tempfile
+
+            folder = tempfile.mkdtemp(prefix="gputasks-")
+        self.pipes = folder
+        path = os.path.join(self.pipes, "container")
+        os.mkfifo(path, 0o600)
+        self.printed = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        mount = {"Type": "bind", "Source": self.pipes, "Target": self.pipes, "ReadOnly": False}
+        self.order["create"]["HostConfig"]["Mounts"].append(mount)
+
+    def script(self) -> str:
+        """Where to print, then the environment."""
+        if self.printed is None:
+            return "exec >>%s 2>&1\n%s" % (quoted(self.order["output"]), self.order["script"])
+        first = "exec >%s 2>&1\n" % quoted(os.path.join(self.pipes, "container"))
+        if os.environ.get(PIPES):
+            first += "export %s=%s\n" % (PIPES, quoted(self.pipes))
+        return first + str(self.order["script"])
+
+    def pass_on(self) -> None:
+        """Move what was printed to our own output."""
+        try:
+            while self.printed is not None:
+                data = os.read(self.printed, 65536)
+                while data:
+                    data = data[os.write(1, data) :]
+        except OSError:
+            pass  # there is no more
 
     def make(self) -> None:
         """Create the container, as often as a file that it would have seen vanishes meanwhile."""
@@ -205,7 +257,9 @@ class Holder:
         answer = b""
         while True:
             left = None if self.kill_at is None else max(0.0, self.kill_at - time.monotonic())
-            ready = select.select([wait, self.signals], [], [], left)[0]
+            sources = [wait, self.signals, *([] if self.printed is None else [self.printed])]
+            ready = select.select(sources, [], [], left)[0]
+            self.pass_on()
             if wait in ready:
                 part = wait.recv(65536)
                 if not part:
@@ -218,6 +272,7 @@ class Holder:
                 self.send(signal.SIGKILL)
                 self.kill_at = None
         wait.close()
+        self.pass_on()
         if not parse(answer)[1]:
             raise RefusedError("the container engine ended while the container ran")
 

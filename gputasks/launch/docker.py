@@ -185,14 +185,19 @@ def container_name(attempt: Attempt) -> str:
     return f"gputasks-{attempt.run_id}-{attempt.number}-{place}"
 
 
-def started(command: Command) -> dict[str, Any]:
-    """Program, stdin and environment of the process that holds a command's container."""
+def started(command: Command, *, hidden: bool = False) -> dict[str, Any]:
+    """Program, stdin and environment of the process that holds a command's container.
+
+    With `hidden` output the container prints into pipes of this side, see `agent/pump.py`.
+    """
     kept = ("PATH", "LANG", "LC_ALL", "TZ")
     return {
         "argv": (sys.executable, "-I", "-S", CLIENT),
         "env": {k: os.environ[k] for k in kept if k in os.environ},
         "cwd": "/",
-        "stdin": json.dumps({**(command.container or {}), "driver": proc.driver()}),
+        "stdin": json.dumps(
+            {**(command.container or {}), "hidden": hidden, "driver": proc.driver()}
+        ),
     }
 
 
@@ -272,8 +277,7 @@ def _script(
     """Lines of shell that set up the environment, and the line that ends them."""
     fixed = {"HOME": home, "USER": owner.name, "LOGNAME": owner.name, **env,
              "GPUTASKS_RUN": attempt.mark}  # fmt: skip
-    lines = [f"exec >>{shlex.quote(attempt.output)} 2>&1"]
-    lines += [f"export {k}={shlex.quote(v)}" for k, v in fixed.items()]
+    lines = [f"export {k}={shlex.quote(v)}" for k, v in fixed.items()]
     lines += [
         f'[ -n "${{{k}:-}}" ] || export {k}={shlex.quote(v)}'
         for k, v in defaults.items()

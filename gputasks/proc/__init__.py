@@ -1,6 +1,15 @@
 """The only door to processes: guarded runs, short helper programs, sweeps, signals."""
 
-from gputasks.proc.guarded import Ended, Guarded, Start, driver, kill_all, stop_all, wait_all
+from gputasks.proc.guarded import (
+    Ended,
+    Guarded,
+    Hide,
+    Start,
+    driver,
+    kill_all,
+    stop_all,
+    wait_all,
+)
 from gputasks.proc.interrupts import Interrupted, interrupts
 from gputasks.proc.sweep import kill_marked, living, pid_here, sweep_mark
 from gputasks.proc.text import Completed, run_text
@@ -9,6 +18,7 @@ __all__ = [
     "Completed",
     "Ended",
     "Guarded",
+    "Hide",
     "Interrupted",
     "Start",
     "driver",

@@ -9,17 +9,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gputasks.events import Follower
+from gputasks.hints import hints
 from gputasks.launch.memory import count_oom_kills
 from gputasks.launch.stalls import StallWatch, collect_stacks, group_stacks
 from gputasks.layout import read_json, write_json
+from gputasks.nodes.sampler import sampling
 from gputasks.proc import Guarded, Start, interrupts, kill_marked, pid_here
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from gputasks.events import Event, EventLog
     from gputasks.launch.local import Attempt
     from gputasks.leases import TaskLock
     from gputasks.proc import Ended
-    from gputasks.specs import Command, Outcome, Run
+    from gputasks.secrets import Secrets
+    from gputasks.specs import Command, Gpu, Outcome, Run
 
 TICK_S = 0.05
 FAIL_FAST_S = 10.0
@@ -27,6 +32,9 @@ FAIL_FAST_S = 10.0
 
 LAUNCHER_S = 10.0
 """And the launcher this long to tell how they ended."""
+
+TOLD = ("rank", "progress", "facts", "note")
+"""What workers have a say in; their files may hold anything."""
 
 
 @dataclass
@@ -44,6 +52,7 @@ class AttemptResult:
         facts: what the framework told of the training: batch, precision, best checkpoint.
         oom_kills: how often the kernel killed for lack of memory meanwhile, None when not known.
         left: there may be a container to remove.
+        gpus: what the leased GPUs did, see `GpuSampler.summary`.
 
     """
 
@@ -58,6 +67,7 @@ class AttemptResult:
     facts: dict[str, Any] = field(default_factory=dict)
     oom_kills: int | None = None
     left: bool = False
+    gpus: list[dict[str, Any]] = field(default_factory=list)
 
 
 def run_attempt(
@@ -70,6 +80,8 @@ def run_attempt(
     log: EventLog,
     lock: TaskLock,
     deadline: float | None,
+    secrets: Secrets,
+    gpus: Sequence[Gpu] = (),
 ) -> AttemptResult:
     """Start, follow, end.
 
@@ -82,6 +94,8 @@ def run_attempt(
         log: the run's event log.
         lock: the task's lock, kept warm.
         deadline: monotonic time at which the run has lasted long enough.
+        secrets: what must not be seen of it.
+        gpus: the leased ones, whose load is sampled.
 
     Raises:
         OSError: the attempt's folder cannot be written.
@@ -92,11 +106,16 @@ def run_attempt(
     held = command.container is not None
     what: dict[str, Any] = {"argv": command.argv, "env": command.env, "cwd": command.cwd}
     grace_s = run.stop_grace_s
+    follow = Follow(run, attempt, world_size, log)
+    follow.hide = secrets.hide
+    ranks = range(world_size if run.kind == "train" else 0)
+    logs = tuple(attempt.rank_log(rank) for rank in ranks)
+    hide = secrets.hide_in(attempt.folder, logs, attempt.events)
     if held:
         from gputasks.launch.docker import EXTRA_GRACE_S, started
 
-        what, grace_s = started(command), grace_s + EXTRA_GRACE_S
-    follow = Follow(run, attempt, world_size, log)
+        what = started(command, hidden=hide is not None)
+        grace_s += EXTRA_GRACE_S
     with interrupts.deferred():
         before = count_oom_kills()
         began = time.monotonic()
@@ -108,19 +127,25 @@ def run_attempt(
                 grace_s=grace_s,
                 status=os.path.join(attempt.folder, "guard.json"),
                 keep_fds=keep_fds,
+                hide=hide,
             )
         )
         ended = None
-        while ended is None:
-            ended = guard.wait(TICK_S)
-            lock.heartbeat()
-            follow.look()
-            _end_if_needed(guard, follow, deadline)
+        with sampling(gpus, attempt.folder, mark=attempt.mark, log=log) as sampler:
+            while ended is None:
+                ended = guard.wait(TICK_S)
+                lock.heartbeat()
+                follow.look()
+                if sampler is not None:
+                    sampler.look()
+                _end_if_needed(guard, follow, deadline)
         follow.look()
+        secrets.clean(attempt.folder, (attempt.output, *logs))
         duration_s = round(time.monotonic() - began, 3)
         after = count_oom_kills()
         kills = None if before is None or after is None else after - before
         result = _result(ended, follow, duration_s, kills)
+        result.gpus = [] if sampler is None else sampler.summary()
         return _with_container(result, attempt) if held else result
 
 
@@ -157,12 +182,16 @@ class Follow:
         self._pids: dict[int, int] = {}
         self._stalls = StallWatch(ranks, run.stall_timeout_s) if run.kind == "train" else None
         self._looked = 0.0
+        self.hide: Callable[[Any], Any] = lambda value: value
+        self._hinted: set[str] = set()
 
     def look(self) -> None:
         """Pass on what is new."""
         for rank, follower in self._followers.items():
             for event in follower.events():
-                self._pass_on(rank, event)
+                if event["kind"] in TOLD:
+                    with contextlib.suppress(ArithmeticError, TypeError, ValueError):
+                        self._pass_on(rank, event)
         now = time.monotonic()
         if self._stalls is not None and now - self._looked >= 1.0:
             self._looked = now
@@ -172,6 +201,7 @@ class Follow:
                     self._stalls.output(rank, info.st_size, now)
 
     def _pass_on(self, rank: int, event: Event) -> None:
+        event = {**self.hide(event), "kind": event["kind"]}
         if self._stalls is not None:
             self._stalls.activity(rank, time.monotonic())
         if event["kind"] == "rank":
@@ -190,6 +220,11 @@ class Follow:
             self.facts.update({k: v for k, v in event.items() if k not in ("t", "kind", "rank")})
         fields = {k: v for k, v in event.items() if k not in ("t", "kind", "rank")}
         self.log.write(event["kind"], rank=rank, **fields)
+        if event["kind"] == "facts" and rank == 0 and self.attempt.number == 0:
+            for text in hints(known_facts(self.run, len(self._followers), self.facts)):
+                if text not in self._hinted:  # facts are told twice
+                    self._hinted.add(text)
+                    self.log.write("note", level="info", text=text)
 
     def failed_for(self) -> float:
         """Seconds since a worker was seen to have failed."""
@@ -208,6 +243,8 @@ class Follow:
 
         That wait is fixed in torch 2.13, `--shutdown-timeout` is only for signals to the agent.
         """
+        if self.run.kind != "train":
+            return False  # its output is the user's, and may be long
         try:
             with open(self.attempt.output, "rb") as file:
                 file.seek(self._output_read)
@@ -215,7 +252,7 @@ class Follow:
         except OSError:
             return False
         self._output_read += len(data)
-        return self.run.kind == "train" and b"closing signal SIGTERM" in data
+        return b"closing signal SIGTERM" in data
 
     def end_workers(self) -> None:
         """Kill the workers that outlive another's failure."""
@@ -243,6 +280,21 @@ class Follow:
         plural = "s" if len(silent) > 1 else ""
         limit = self.run.stall_timeout_s or 0
         return f"no sign of life from rank{plural} {ranks} for {limit:g} s\n{group_stacks(stacks)}"
+
+
+def known_facts(
+    run: Run, world_size: int, framework: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    """The facts of a run on this node, as `hints` takes them."""
+    cores = len(os.sched_getaffinity(0))
+    return {
+        "world_size": world_size,
+        "local_world_size": world_size,
+        "cpu_count": cores,
+        "params": run.params,
+        "framework": framework,
+        **more,
+    }
 
 
 def _end_if_needed(guard: Guarded, follow: Follow, deadline: float | None) -> None:

@@ -15,6 +15,7 @@ from gputasks.artifacts import aside
 from gputasks.cache.cache import Damaged
 from gputasks.cache.copying import Cancelled
 from gputasks.errors import GputasksError, MachineError, render
+from gputasks.hints import hints
 from gputasks.launch.local import Attempt
 from gputasks.leases import lease_gpus
 from gputasks.nodes import local_node
@@ -22,7 +23,8 @@ from gputasks.proc import Interrupted, interrupts
 from gputasks.receipts import Receipt
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
-from gputasks.run import keeping, messages, place, preflight, retries
+from gputasks.run import keeping, messages, place, preflight, retries, surroundings
+from gputasks.run.attempt import AttemptResult, known_facts
 from gputasks.run.job import Done, Job, interrupted
 from gputasks.run.record import RunRecord
 from gputasks.run.stage import Stage
@@ -61,6 +63,8 @@ class Course:
         """
         run, job = self.run, self.job
         entry = None if job.forced else keeping.kept(run, job.inputs, job.layout)
+        if entry is not None:
+            surroundings.adopt(job, entry)
         env, python = ({}, "") if entry is not None else self._ready()
         self.stage.check()
         previous = history.latest(job.layout, job.task)
@@ -75,7 +79,12 @@ class Course:
                     return done
                 env, python = self._ready()
             resume = self.stage.prepare(previous, forced=job.forced)
+            if previous is not None and previous["outcome"] == "lost":
+                # Its guards may have been killed before they could clean what scripts wrote.
+                self.secrets.clean(job.layout.run(job.task, previous["run"]), ())
             placement = self._lease()
+            for text in self.secrets.notes:
+                self._note(text)
             self._attempts(placement, resume, python=python, env=env)
             self.log.write("phase", phase="verify")
             self.stage.verify()
@@ -101,7 +110,12 @@ class Course:
     def _ready(self) -> tuple[dict[str, str], str]:
         """Variables and interpreter, when nothing speaks against a start."""
         job = self.job
-        env = secrets.resolve(self.run.env, os.environ)
+        self.secrets = secrets.resolve(self.run.env, os.environ, self.root)
+        self.log.hide = self.record.hide = self.secrets.hide
+        env = self.secrets.env
+        if self.run.has_environment:
+            own = surroundings.prepare(job, self.log, self.lock)
+            env = own.activated(env, self.secrets.environ)
         self.box = place.box_of(self.run, job.layout)
         return env, preflight.check(self.run, job.inputs, self.root, job.digests)
 
@@ -149,6 +163,8 @@ class Course:
         placement = plan.place(run, node, self.lease.gpus)
         backend = plan.backend(placement)
         self.record.place(placement, backend)
+        if job.environment is not None:
+            self.record.data["environment"] = job.environment.environment.name
         self.record.save()
         self.log.write(
             "placed",
@@ -197,7 +213,15 @@ class Course:
         env: dict[str, str],
         deadline: float | None,
     ) -> messages.OutcomeError | None:
-        command = place.command_of(self.job, placement, attempt, self.box, python=python, env=env)
+        command = place.command_of(
+            self.job,
+            placement,
+            attempt,
+            self.box,
+            python=python,
+            environ=self.secrets.environ,
+            env=env,
+        )
         self.stage.look()
         self.log.write("phase", phase="train" if self.run.kind == "train" else "run")
         result = place.run_there(
@@ -205,10 +229,12 @@ class Course:
             command,
             attempt,
             world_size=placement.world_size,
-            keep_fds=(self.lock.fd, *(self.lease.fds if self.lease else ())),
+            keep_fds=self._held(),
             log=self.log,
             lock=self.lock,
             deadline=deadline,
+            secrets=self.secrets,
+            gpus=self.lease.gpus if self.lease else (),
         )
         self.result = result
         if self.box is not None and result.left:
@@ -222,6 +248,8 @@ class Course:
             "argv": list(command.argv),
         }
         self.record.data["attempts"].append(entry)
+        if result.gpus:
+            self.record.data["gpus"] = result.gpus
         if result.outcome == "succeeded":
             self.record.save()
             return None
@@ -229,7 +257,11 @@ class Course:
         entry["failures"] = failure.failures
         self.record.save()
         if failure.failures:
-            self.log.write("failure", **failure.failures[0])
+            first = failure.failures[0]
+            self.log.write("failure", **first)
+            known = {"outcome": failure.outcome, "cause": first.get("cause")}
+            for text in hints(known_facts(self.run, placement.world_size, result.facts, **known)):
+                self._note(text, level="info")
         if result.signum is not None:
             raise Interrupted(result.signum)
         return failure
@@ -261,6 +293,11 @@ class Course:
             said["duration_s"],
             restored={"task": entry.task, "run": entry.run, "stored": entry.stored},
         )
+
+    def _held(self) -> tuple[int, ...]:
+        """Files whose locks must outlive us, if need be: they end with the last worker."""
+        leased = self.lease.fds if self.lease else ()
+        return (self.lock.fd, *leased, *(self.job.environment.fds if self.job.environment else ()))
 
     def _publish(self) -> Done:
         job, run = self.job, self.run
@@ -318,6 +355,7 @@ class Course:
                 checkpoint=messages.best_checkpoint(facts, self.root),
                 metrics=metrics,
                 restored=restored,
+                gpus=self.record.data.get("gpus"),
             )
         return Done(job.run_id, outputs, metrics)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gputasks.events import EventLog
     from gputasks.launch.local import Attempt
     from gputasks.leases import TaskLock
+    from gputasks.secrets import Secrets
     from gputasks.specs import Command, Run
 
 _first_gpu: list[str] = []
@@ -51,6 +52,7 @@ def run_inline(
     log: EventLog,
     lock: TaskLock,
     deadline: float | None,
+    secrets: Secrets,
 ) -> AttemptResult:
     """Run a training's script here and now.
 
@@ -61,6 +63,7 @@ def run_inline(
         log: the run's event log.
         lock: the task's lock, kept warm.
         deadline: monotonic time at which the run has lasted long enough.
+        secrets: what must not be seen of it; its files are cleaned at the end.
 
     Raises:
         MachineError: this is not the main thread, or the process already uses another GPU.
@@ -70,12 +73,14 @@ def run_inline(
     os.makedirs(attempt.events)
     write_json(attempt.params, dict(run.params), sync=False)
     follow = Follow(run, attempt, 1, log)
+    follow.hide = secrets.hide
     began = time.monotonic()
     seen: list[int] = []
     with _followed(follow, lock), _lent(command, attempt, seen):
         code, ended_by = _outcome(attempt, deadline)
     swept = sweep_mark(attempt.mark)
     follow.look()
+    secrets.clean(attempt.folder, ())
     duration_s = round(time.monotonic() - began, 3)
     result = AttemptResult("succeeded" if code == 0 else "failed", code, duration_s)
     result.metrics, result.facts = follow.metrics, follow.facts

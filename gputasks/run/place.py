@@ -10,7 +10,7 @@ from gputasks.proc import interrupts
 from gputasks.run.attempt import run_attempt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from gputasks.events import EventLog
     from gputasks.launch.local import Attempt
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from gputasks.run.attempt import AttemptResult
     from gputasks.run.containers import Box
     from gputasks.run.job import Job
-    from gputasks.specs import Command, Placement, Run
+    from gputasks.secrets import Secrets
+    from gputasks.specs import Command, Gpu, Placement, Run
 
 
 def box_of(run: Run, layout: Layout) -> Box | None:
@@ -44,6 +45,7 @@ def command_of(
     box: Box | None,
     *,
     python: str,
+    environ: Mapping[str, str],
     env: Mapping[str, str],
 ) -> Command:
     """What an attempt starts.
@@ -55,7 +57,7 @@ def command_of(
     if box is None:
         root = os.path.abspath(job.layout.root)
         return local_command(
-            job.run, placement, attempt, root=root, python=python, environ=os.environ, env=env
+            job.run, placement, attempt, root=root, python=python, environ=environ, env=env
         )
     from gputasks.run.containers import command_in
 
@@ -82,6 +84,8 @@ def run_there(
     log: EventLog,
     lock: TaskLock,
     deadline: float | None,
+    secrets: Secrets,
+    gpus: Sequence[Gpu],
 ) -> AttemptResult:
     """An attempt in processes of its own, or in this one; arguments as of `run_attempt`.
 
@@ -93,7 +97,9 @@ def run_there(
     if run.runtime == "inline":
         from gputasks.run.inline import run_inline
 
-        return run_inline(run, command, attempt, log=log, lock=lock, deadline=deadline)
+        return run_inline(
+            run, command, attempt, log=log, lock=lock, deadline=deadline, secrets=secrets
+        )
     return run_attempt(
         run,
         command,
@@ -103,6 +109,8 @@ def run_there(
         log=log,
         lock=lock,
         deadline=deadline,
+        secrets=secrets,
+        gpus=gpus,
     )
 
 

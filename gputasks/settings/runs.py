@@ -118,7 +118,7 @@ def checked_train(
 
 def _inline(faults: Faults, given: Mapping[str, Any], resources: Resources) -> Resources:
     """What a script in doit's own process cannot have; by default it leases no GPU."""
-    for key in ("image", "python", "stall_timeout", "retries"):
+    for key in ("image", "python", "requirements", "stall_timeout", "retries"):
         if key in given:
             faults.add(f'`{key}` of {faults.owner} needs `runtime="isolated"`', key)
     many = given.get("nproc_per_node")

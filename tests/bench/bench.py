@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import containers
+import output
 import spine
 import storage
 
@@ -29,6 +30,7 @@ BENCHES = {
     "image_noop": images.bench_image_noop,
     "image_cached": images.bench_image_cached,
     "image_memory": images.bench_image_memory,
+    **output.BENCHES,
 }
 
 

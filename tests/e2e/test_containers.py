@@ -535,3 +535,36 @@ def test_a_file_that_vanishes_before_the_start_does_no_harm(project, image):
     assert ended.wait(20) == -signal.SIGKILL, "`sh` waits for `cat` and hears no SIGTERM in time"
     said = json.loads((project.root / "status").read_text())
     assert (said["exit_code"], said["removed"]) == (137, True)
+
+
+def test_secrets_are_hidden_in_what_containers_print(project, image, boxes):
+    project.env["MY_KEY"] = "s3cret-value"
+    train(
+        project,
+        image,
+        """\
+        import os, sys
+        print("key", os.environ["KEY"])
+        os.write(2, b"raw " + os.environ["KEY"].encode() + b"\\n")
+        open("ckpt", "w").write(os.environ["RANK"])
+        """,
+        'nproc_per_node=2, env={"KEY": "${secrets.MY_KEY}"}',
+    )
+    with open(project.root / "dodo.py", "a") as dodo:
+        dodo.write(
+            f"""
+def task_show():
+    return gt.command(["sh", "-c", 'echo "$KEY"; exit 3'], image={image!r}, env={{"KEY": "${{secrets.MY_KEY}}"}})
+"""
+        )
+    result = project.doit("train")
+    assert result.returncode == 0, result.stderr
+    for rank in (0, 1):
+        log = (attempt(project) / f"rank-{rank}.log").read_text()
+        assert "key ***" in log
+        assert "raw ***" in log
+    result = project.doit("show")
+    assert "exited with code 3" in result.stderr, result.stderr
+    assert (attempt(project, "show") / "output.log").read_text() == "***\n"
+    kept = [p for p in (project.root / ".gputasks").rglob("*") if p.is_file()]
+    assert not [p for p in kept if b"s3cret" in p.read_bytes()]

@@ -640,6 +640,11 @@ def test_keys_of_trainings_on_commands(key: str) -> None:
     assert "is for trainings" in one.hint
 
 
+def test_an_image_has_its_own_requirements() -> None:
+    one = fault(train, image="a:1", requirements=["numpy"])
+    assert one.message == "`requirements` of `gt.train` are not installed in an image"
+
+
 def test_nodes_for_commands() -> None:
     assert fault(command, ["true"], nodes=["a"]).message.startswith("`nodes=` is not supported yet")
 
