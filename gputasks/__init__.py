@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from gputasks.advice import cleanup_memory, suggest_num_workers
     from gputasks.doit_plugin.config import doit_config
     from gputasks.errors import ConfigError, GputasksError, MachineError, RunFailedError
+    from gputasks.imagespec import Image
     from gputasks.settings.project import Project, load
-    from gputasks.specs import Artifact, Image, Resources, Run
+    from gputasks.specs import Artifact, Resources, Run
     from gputasks.tasks import build, command, train
     from gputasks.version import __version__
     from gputasks.worker import progress
@@ -47,7 +48,7 @@ _HOME = {
     "Artifact": "gputasks.specs",
     "ConfigError": "gputasks.errors",
     "GputasksError": "gputasks.errors",
-    "Image": "gputasks.specs",
+    "Image": "gputasks.imagespec",
     "MachineError": "gputasks.errors",
     "Project": "gputasks.settings.project",
     "Resources": "gputasks.specs",

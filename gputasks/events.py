@@ -10,7 +10,8 @@ Kinds and their fields (all optional but `t` and `kind`; `t` is Unix time in sec
 kind       fields
 ========== ======================================================================================
 started    task, run, reasons [text], world_size, log (path)
-phase      phase: environment | lease | launch | train | verify | publish; text
+phase      phase: environment | lease | launch | train | verify | publish | pull | build | push;
+           text: what is being done, shown as a line
 placed     nodes [{node, gpus [str], nproc}], world_size, nnodes, backend
 rank       rank, world_size, pid: this worker has started
 progress   rank, step, total, epoch, max_epochs, rate (steps/s), eta_s, metrics {name: number}

@@ -6,7 +6,7 @@ Names of `gputasks.specs`, which loads this when something is about to start.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,9 +113,13 @@ class Placement:
 
 @dataclass(frozen=True)
 class Command:
-    """What will be started on a node: data, made by pure functions, shown by the dry run."""
+    """What will be started on a node: data, made by pure functions, shown by the dry run.
+
+    With a `container` all else is meant inside it: the order for `agent/container.py`.
+    """
 
     node: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: str
+    container: Mapping[str, Any] | None = None

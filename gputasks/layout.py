@@ -4,10 +4,13 @@
 receipts/TASK.json     what a finished task consumed and left; absent while it runs, or failed
 digests/TASK           digests of its outputs only, rewritten only when they change
 runs/TASK/RUN_ID/      run.json, events.jsonl, attempt-N/ with one log per rank
+images/NAME.json       what an image was built from, and what is in it
+images/NAME.digest     what is in it only, rewritten only when that changes
 locks/TASK.lock        flock of the task that runs
 envs/                  virtual environments of tasks with `requirements`
 trees/                 manifests of directories, to say which file changed
 cache/                 artifacts of earlier runs, see `cache`
+home/                  HOME of runs in containers: their caches
 trash/TASK/RUN_ID/     what stood at an artifact's path before a fresh run
 state.db, stat-cache   doit's records; digests by file state
 ====================== =========================================================================
@@ -53,6 +56,14 @@ class Layout:
         """Path of the digests file: what downstream depends on."""
         return os.path.join(self.state, "digests", file_name(task))
 
+    def image_receipt(self, name: str) -> str:
+        """Path of the receipt of an image."""
+        return os.path.join(self.state, "images", file_name(name) + ".json")
+
+    def image_digest(self, name: str) -> str:
+        """Path of an image's digest file: what trainings that run in it depend on."""
+        return os.path.join(self.state, "images", file_name(name) + ".digest")
+
     def lock(self, task: str) -> str:
         """Path of the task's lock."""
         return os.path.join(self.state, "locks", file_name(task) + ".lock")
@@ -81,6 +92,11 @@ class Layout:
     def trash(self, task: str, run_id: str) -> str:
         """Where artifacts go that stood in the way of a fresh run."""
         return os.path.join(self.state, "trash", file_name(task), run_id)
+
+    @property
+    def home(self) -> str:
+        """HOME of what runs in containers."""
+        return os.path.join(self.state, "home")
 
     @property
     def trees(self) -> str:

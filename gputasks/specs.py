@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
+    from gputasks.imagespec import Image
     from gputasks.inventory import Command, Gpu, Node, NodePlacement, NodeSpec, Placement
 
 __all__ = [
@@ -33,10 +34,12 @@ __all__ = [
     "Placement",
     "Resources",
     "Run",
+    "Runtime",
 ]
 
 GpuCount = int | tuple[int, ...] | Literal["auto"] | None
 ParamsStyle = Literal["flags", "key=value", "none"]
+Runtime = Literal["isolated", "inline"]
 Outcome = Literal["succeeded", "failed", "interrupted", "timed_out", "lost"]
 
 
@@ -170,41 +173,6 @@ class Resources(Frozen):
 
 
 @spec
-class Image(Frozen):
-    """A container image by name.  Building and running images is not there yet.
-
-    Args:
-        name: how tasks refer to it.
-        parent_image: what it starts from.
-        dockerfile: a Dockerfile, relative to the folder of dodo.py.
-        extra: refused.
-        unknown: refused: keys of a build say that they are not there yet, others the nearest name.
-
-    Raises:
-        ConfigError: every fault of the call.
-
-    """
-
-    name: str
-    parent_image: str = ""
-    dockerfile: str = ""
-
-    def __init__(
-        self,
-        name: str = "",
-        *extra: Any,
-        parent_image: str | None = None,
-        dockerfile: str | PathLike[str] | None = None,
-        **unknown: Any,
-    ) -> None:
-        from gputasks.checks.images import image_fields
-
-        given = {"parent_image": parent_image, "dockerfile": dockerfile, **unknown}
-        for key, value in image_fields(name, extra, given).items():
-            object.__setattr__(self, key, value)
-
-
-@spec
 class Run(Frozen):
     """A named training or command, as the user defined it, complete and checked.
 
@@ -241,6 +209,8 @@ class Run(Frozen):
     doc: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)
     smoking: bool = False
+    image: Image | str | None = None
+    runtime: Runtime = "isolated"
 
     @property
     def has_environment(self) -> bool:
@@ -259,10 +229,15 @@ _INVENTORY = ("Command", "Gpu", "Node", "NodePlacement", "NodeSpec", "Placement"
 
 
 def __getattr__(name: str) -> Any:
-    """The words of nodes and placements, loaded when something is about to start (PEP 562).
+    """The words of images, nodes and placements, loaded when they are needed (PEP 562).
 
     Making a frozen dataclass takes 0.4 ms, and a run that is up to date needs none of them.
     """
+    if name == "Image":
+        from gputasks.imagespec import Image
+
+        globals()[name] = Image
+        return Image
     if name not in _INVENTORY:
         raise AttributeError(f"module `gputasks.specs` has no `{name}`")
     from gputasks import inventory

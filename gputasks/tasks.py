@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gputasks.errors import ConfigError, MachineError
-from gputasks.specs import Image, Run
+from gputasks.errors import ConfigError
+from gputasks.specs import Run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from os import PathLike
 
-    from gputasks.specs import Artifact, ParamsStyle, Resources
+    from gputasks.specs import Artifact, Image, ParamsStyle, Resources, Runtime
 
 TaskDict = dict[str, Any]
 
@@ -44,7 +44,8 @@ def train(
     doc: str | None = None,
     launcher: str | None = None,
     nodes: Any = None,
-    image: Any = None,
+    image: Image | str | None = None,
+    runtime: Runtime | None = None,
     **unknown: Any,
 ) -> TaskDict:
     """A distributed training as a doit task.
@@ -84,7 +85,9 @@ def train(
         doc: shown by `doit list`.
         launcher: only `"local"` so far.
         nodes: not there yet.
-        image: not there yet.
+        image: a `gt.Image`, or the reference of an image on this machine's engine (`"repo:tag"`):
+            the workers then run in a container of it.
+        runtime: `"isolated"`, processes of their own; `"inline"`, the script in doit's process.
         unknown: refused, with the nearest valid name.
 
     Raises:
@@ -119,7 +122,8 @@ def command(
     cache: bool | None = None,
     resume: bool | None = None,
     doc: str | None = None,
-    image: Any = None,
+    image: Image | str | None = None,
+    runtime: Runtime | None = None,
     **unknown: Any,
 ) -> TaskDict:
     """Any program as a doit task: exit code 0 is success, anything else is failure.
@@ -149,7 +153,8 @@ def command(
         cache: keep outputs for later.
         resume: leave the outputs of an interrupted run with the same inputs where they are.
         doc: shown by `doit list`.
-        image: not there yet.
+        image: a `gt.Image`, or a reference: the program then runs in a container of it.
+        runtime: `"isolated"`; a program is always a process of its own.
         unknown: refused, with the nearest valid name.
 
     Raises:
@@ -164,18 +169,62 @@ def command(
     return _task(command_run(argv, extra, keys))
 
 
-def build(image: Image) -> TaskDict:
-    """An image as a doit task, which for now only says that images cannot be built yet.
+def build(
+    image: Image,
+    *extra: Any,
+    name: str | None = None,
+    file_dep: Sequence[str | PathLike[str] | Artifact] | None = None,
+    doc: str | None = None,
+    **unknown: Any,
+) -> TaskDict:
+    """An image as a doit task: built when what it is made of has changed, or it is gone.
+
+    Args:
+        image: a `gt.Image`, or an image of `gt.load`.
+        extra: refused.
+        name: makes it a subtask `TASK:name`.
+        file_dep: files of the context that other tasks make; what the image is made of is found
+            without being named.
+        doc: shown by `doit list`.
+        unknown: refused, with the nearest valid name.
 
     Raises:
-        ConfigError: `image` is no `gt.Image`.
-    """
-    from gputasks.doit_plugin.action import MissingAction
+        ConfigError: every fault of the call at once; to doit it is an InvalidDodoFile.
 
+    """
+    from gputasks.checks.faults import Faults
+    from gputasks.checks.paths import input_paths
+    from gputasks.doit_plugin.images import IMAGE, BuildAction, ImageUpToDate, clean_image
+    from gputasks.doit_plugin.verdicts import META
+    from gputasks.imagespec import Image
+    from gputasks.layout import Layout
+
+    faults = Faults("`gt.build`")
     if not isinstance(image, Image):
-        raise ConfigError(f"`gt.build` takes a `gt.Image`, got `{image!r}`")
-    missing = MachineError(f"image `{image.name}` cannot be built: `gt.build` is not there yet")
-    return {"actions": [MissingAction(missing)], "doc": f"Build the image {image.name}."}
+        faults.add(f"`gt.build` takes a `gt.Image`, got `{image!r}`"[:200])
+    if extra:
+        faults.add("`gt.build` takes one positional argument, the image")
+    faults.unknown(unknown, ("name", "file_dep", "doc"))
+    inputs = input_paths(faults, file_dep) if file_dep is not None else ()
+    faults.finish()
+    layout = Layout()
+    parent = image.parent_image
+    parents = [] if isinstance(parent, str) else [layout.image_digest(parent.name)]
+    meta: dict[str, Any] = {}
+    task: TaskDict = {
+        "actions": [BuildAction(image, layout)],
+        "file_dep": [*inputs, *parents],
+        "targets": [layout.image_digest(image.name)],
+        "uptodate": [ImageUpToDate(image, layout, meta)],
+        "clean": [(clean_image, [image, layout])],
+        "io": {"capture": False},
+        "verbosity": 0,
+        "meta": {META: meta, IMAGE: image.name},
+        "doc": doc or f"Build the image {image.name}.",
+    }
+    if name:
+        task["name"] = name
+    return task
 
 
 def _given(values: dict[str, Any], first: str) -> dict[str, Any]:
@@ -231,5 +280,13 @@ def _task(run: Run) -> TaskDict:
 
 
 def _edges(run: Run) -> list[str]:
-    """Inputs as doit sees them: the declared ones and the script.  Imports are ours to find."""
-    return list(dict.fromkeys([*run.file_dep, *([run.script] if run.script else [])]))
+    """Inputs as doit sees them: the declared ones, the script, what tells of the image's content.
+
+    Imports are ours to find.
+    """
+    edges = [*run.file_dep, *([run.script] if run.script else [])]
+    if run.image is not None:
+        from gputasks.images.used import edge_of
+
+        edges += edge_of(run.image)
+    return list(dict.fromkeys(edges))

@@ -152,3 +152,26 @@ def fake_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     (site,) = folder.glob("lib/python*/site-packages")
     fake_torch(str(site))
     return str(folder / "bin" / "python")
+
+
+@pytest.fixture
+def engine():
+    """A container engine with a tiny base image; the test is skipped where none answers."""
+    import docker_images
+
+    found = docker_images.engine_or_reason()
+    if isinstance(found, str):
+        pytest.skip(found)
+    docker_images.make_tiny()
+    return found
+
+
+@pytest.fixture
+def image_name(engine, tmp_path: Path):
+    """A name for an image that nobody else has; what was built under it goes at the end."""
+    import docker_images
+
+    name = f"t{os.getpid()}-{time.monotonic_ns() % 10**9}"
+    yield name
+    for each in (name, f"{name}-child"):
+        docker_images.remove_images(each)

@@ -7,8 +7,8 @@ subreapers: whatever a worker double-forks or puts into a session of its own com
 nearer of them when its parent dies, so killing all descendants until `wait` says ECHILD is a proof
 that nothing is left.  Either of them survives the other.
 
-stdin   one line of JSON (argv, env, cwd, output, grace_s, status, driver, hide), then single bytes:
-        `T` stop with grace, `K` kill.  Its end means that the driver is gone.
+stdin   one line of JSON (argv, env, cwd, output, grace_s, status, driver, stdin, hide), then single
+        bytes: `T` stop with grace, `K` kill.  Its end means that the driver is gone.
 stdout  the status as one line of JSON, also written whole to the file `status`: returncode,
         stopped, swept, error, duration_s.
 
@@ -161,6 +161,10 @@ def become(spec: Dict[str, Any], parent: int, writer: int, hidden: Optional[Hidd
     except OSError:
         pass
     null = os.open(os.devnull, os.O_RDONLY)
+    if spec.get("stdin"):
+        null = os.memfd_create("stdin")  # in no folder, so that secrets in it are nowhere
+        os.write(null, spec["stdin"].encode("utf-8", "surrogatepass"))
+        os.lseek(null, 0, os.SEEK_SET)
     out = os.open(spec["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     if hidden is not None:
         out = hidden.pump.writer

@@ -63,7 +63,7 @@ def _log(folder: str, record: dict[str, Any], attempt: int | None, rank: int | N
             f"run `{record['run']}` has no attempt {number}, its last is {numbers[-1]}"
         )
     base = os.path.join(folder, f"attempt-{number}")
-    if record.get("kind") == "command":
+    if record.get("kind") in ("command", "image"):
         return os.path.join(base, "output.log")
     if rank is None:
         entries = record.get("attempts") or []

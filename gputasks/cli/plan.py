@@ -115,6 +115,8 @@ def _lines(step: Step) -> Iterator[str]:
     if "argv" not in step:
         return
     yield f"  argv: {shown_command(step['argv'])}"
+    if step.get("image"):
+        yield f"  image: {step['image']}"
     for place in step["placement"]:
         gpus = ", ".join(g["id"] for g in place["gpus"])
         ranks = len(place["ranks"])

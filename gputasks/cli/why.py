@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from gputasks.cli.graph import known, load
+from gputasks.doit_plugin.images import ImageUpToDate
 from gputasks.doit_plugin.verdicts import RECORD, UpToDate
 from gputasks.receipts.compare import Cause, cause
 
@@ -50,7 +51,7 @@ def own_causes(task: Task, tasks: dict[str, Task], database: Dependency) -> list
         GputasksError: an input or the script cannot be read.
 
     """
-    ours = next((u for u, _, _ in task.uptodate if isinstance(u, UpToDate)), None)
+    ours = next((u for u, _, _ in task.uptodate if isinstance(u, (UpToDate, ImageUpToDate))), None)
     if ours is not None:
         recorded = database.get_values(task.name).get(RECORD)
         found = [*ours.look(recorded).causes]

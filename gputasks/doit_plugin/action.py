@@ -76,22 +76,6 @@ class RunAction(BaseAction):  # type: ignore[misc]
         return f"{self.run.kind} {what}"
 
 
-class MissingAction(BaseAction):  # type: ignore[misc]
-    """Fails, saying what is not there."""
-
-    def __init__(self, error: GputasksError) -> None:
-        self.error = error
-        self.task: Task | None = None
-        self.out: str | None = None
-        self.err: str | None = None
-        self.result: Any = None
-        self.values: dict[str, Any] = {}
-
-    def execute(self, _out: Any = None, _err: Any = None) -> BaseFail:
-        """The failure."""
-        return base_fail(self.error)
-
-
 def clean_artifacts(run: Run, layout: Layout, task_name: list[str], dryrun: bool) -> None:
     """Remove a task's artifacts, its receipt and its digests, telling each."""
     from gputasks.artifacts import aside

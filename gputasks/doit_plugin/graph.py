@@ -89,8 +89,13 @@ def unfinished_input(task: Task, tasks: Mapping[str, Task], layout: Layout) -> M
         producer = producers.get(dep)
         if producer is None or producer.name == task.name:
             continue
-        found = receipts.read(layout, producer.name)
-        if found is None:
+        image = producer.meta.get("gputasks_image")
+        done = (
+            os.path.exists(layout.image_receipt(image))
+            if image
+            else receipts.read(layout, producer.name) is not None
+        )
+        if not done:
             return MachineError(
                 f"`{task.name}` needs `{dep}`, which `{producer.name}` has not finished",
                 hint=f"`doit {producer.name}`",

@@ -54,6 +54,22 @@ _HINTS = (
         "`dmesg | tail` tells whether it was memory; fewer `num_workers` or a smaller batch help",
     ),
     (
+        re.compile(r"NVIDIA driver on your system is too old|unsatisfied condition: cuda"),
+        "`nvidia-smi` shows the driver: CUDA 13 wants 580, CUDA 12 wants 525; or an older torch",
+    ),
+    (
+        re.compile(r"no kernel image is available for execution"),
+        "this torch was built for other GPUs: `torch.cuda.get_arch_list()` tells which",
+    ),
+    (
+        re.compile(r"Found no NVIDIA driver|libcuda\.so\.1: cannot open"),
+        "no GPU reached it: see `gpu_count`, and in a container `nvidia-container-toolkit`",
+    ),
+    (
+        re.compile(r"Failed to initialize NVML: Unknown Error"),
+        "the machine's services were reloaded and the container lost its GPUs: run the task again",
+    ),
+    (
         re.compile(r"DataLoader worker .*(?:exited unexpectedly|timed out)|DataLoader timed out"),
         "`num_workers=0` runs the data loading inside the worker, where its error shows",
     ),

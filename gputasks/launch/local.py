@@ -24,6 +24,9 @@ BARE_PYTHON = ("python", "python3")
 """As the program of a command these mean the task's interpreter: `.venv/bin/doit` in a venv that is
 not activated would otherwise find another one."""
 
+PYTHON_INSIDE = "python3"
+"""The interpreter of an image that is not told another one: its PATH decides."""
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -63,6 +66,11 @@ class Attempt:
         """Torch's own log folder."""
         return os.path.join(self.folder, "elastic")
 
+    @property
+    def container(self) -> str:
+        """How its container ended, when it had one."""
+        return os.path.join(self.folder, "container.json")
+
     def rank_log(self, rank: int) -> str:
         """Everything that one worker prints."""
         return os.path.join(self.folder, f"rank-{rank}.log")
@@ -98,14 +106,23 @@ def local_command(
     full["PYTHONUNBUFFERED"] = "1"
     full.update(env)
     full["PYTHONPATH"] = os.pathsep.join(filter(None, [PAYLOAD, full.get("PYTHONPATH", "")]))
-    full["GPUTASKS_ATTEMPT"] = str(attempt.number)
-    full["GPUTASKS_PARAMS"] = attempt.params
-    full["GPUTASKS_EVENTS_DIR"] = attempt.events
-    full["GPUTASKS_LOG_DIR"] = attempt.folder
+    full.update(attempt_env(run, placement, attempt))
+    cwd = os.path.join(root, run.cwd) if run.cwd else root
+    return Command(share.node.name, tuple(argv_of(run, attempt, root, python)), full, cwd)
+
+
+def attempt_env(run: Run, placement: Placement, attempt: Attempt) -> dict[str, str]:
+    """What an attempt tells its processes, wherever they run."""
+    env = {
+        "GPUTASKS_ATTEMPT": str(attempt.number),
+        "GPUTASKS_PARAMS": attempt.params,
+        "GPUTASKS_EVENTS_DIR": attempt.events,
+        "GPUTASKS_LOG_DIR": attempt.folder,
+    }
     if attempt.resume:
-        full["GPUTASKS_RESUME_CKPT"] = attempt.resume
-    if training:
-        full.update(
+        env["GPUTASKS_RESUME_CKPT"] = attempt.resume
+    if run.kind == "train" and run.runtime != "inline":
+        env.update(
             plan.elastic_env(
                 placement,
                 run_id=f"{attempt.run_id}-{attempt.number}",
@@ -114,12 +131,12 @@ def local_command(
             )
         )
     else:
-        full["GPUTASKS_EVENTS"] = os.path.join(attempt.events, "rank-0.jsonl")
-    cwd = os.path.join(root, run.cwd) if run.cwd else root
-    return Command(share.node.name, tuple(_argv(run, attempt, root, python)), full, cwd)
+        env["GPUTASKS_EVENTS"] = os.path.join(attempt.events, "rank-0.jsonl")
+    return env
 
 
-def _argv(run: Run, attempt: Attempt, root: str, python: str) -> list[str]:
+def argv_of(run: Run, attempt: Attempt, root: str, python: str, *, shim: str = SHIM) -> list[str]:
+    """The command line: torch's launcher with the script behind the shim, or the program."""
     args = resolve_resume(run.args, attempt.resume)
     if run.kind == "train":
         script = os.path.join(root, run.script) if run.cwd else run.script
@@ -128,7 +145,9 @@ def _argv(run: Run, attempt: Attempt, root: str, python: str) -> list[str]:
         # values they would be taken for some of those.
         first = next((i for i, a in enumerate(args) if a.startswith("-")), len(args))
         command = [*args[:first], *flags, *args[first:]]
-        return [python, "-m", "torch.distributed.run", SHIM, script, *command]
+        if run.runtime == "inline":
+            return [python, script, *command]
+        return [python, "-m", "torch.distributed.run", shim, script, *command]
     if run.shell:
         return ["bash", "-o", "pipefail", "-c", *run.argv]
     program, *rest = resolve_resume(run.argv, attempt.resume)

@@ -1,8 +1,17 @@
 """The only door to processes: guarded runs, short helper programs, sweeps, signals."""
 
-from gputasks.proc.guarded import Ended, Guarded, Hide, Start, kill_all, stop_all, wait_all
+from gputasks.proc.guarded import (
+    Ended,
+    Guarded,
+    Hide,
+    Start,
+    driver,
+    kill_all,
+    stop_all,
+    wait_all,
+)
 from gputasks.proc.interrupts import Interrupted, interrupts
-from gputasks.proc.sweep import kill_marked, living, sweep_mark
+from gputasks.proc.sweep import kill_marked, living, pid_here, sweep_mark
 from gputasks.proc.text import Completed, run_text
 
 __all__ = [
@@ -12,10 +21,12 @@ __all__ = [
     "Hide",
     "Interrupted",
     "Start",
+    "driver",
     "interrupts",
     "kill_all",
     "kill_marked",
     "living",
+    "pid_here",
     "run_text",
     "stop_all",
     "sweep_mark",

@@ -56,6 +56,7 @@ class Start(Frozen):
         grace_s: seconds between SIGTERM and SIGKILL.
         status: file for the guard's last word, may be empty.
         keep_fds: lock files that the guard holds until its sweep is over; the job gets none.
+        stdin: what the job finds on its stdin; by default nothing.
         hide: what must not get into the logs; None lets the job write them itself.
     """
 
@@ -67,6 +68,7 @@ class Start(Frozen):
     grace_s: float = 30.0
     status: str = ""
     keep_fds: tuple[int, ...] = ()
+    stdin: str = ""
     hide: Hide | None = None
 
 
@@ -126,7 +128,8 @@ class Guarded:
             "output": spec.output,
             "grace_s": spec.grace_s,
             "status": spec.status,
-            "driver": [os.getpid(), _start_time()],
+            "driver": driver(),
+            "stdin": spec.stdin,
         }
         if spec.hide is not None:
             forms = [form.decode("latin-1") for form in spec.hide.forms]
@@ -194,6 +197,11 @@ class Guarded:
         except (IndexError, ValueError, TypeError):
             # Both guards were killed at once: the mark finds what they left.
             return Ended(-9, "guard died", sweep_mark(self._mark))
+
+
+def driver() -> list[Any]:
+    """This process as others tell it from a later one with its pid: pid and start time."""
+    return [os.getpid(), _start_time()]
 
 
 def _start_time() -> str:

@@ -70,6 +70,11 @@ def compare(
     causes += _mapping("env", "env ", old["env"], new["env"])
     causes += _mapping("workers", "", old["workers"], new["workers"])
     causes += _mapping("artifact", "artifact ", old["artifacts"], new["artifacts"])
+    image = _image(old.get("image"), new.get("image"))
+    if image is not None:
+        causes.append(image)
+    if bool(old.get("image")) != bool(new.get("image")):
+        return causes  # what was installed here does not matter there
     if old["python"] != new["python"]:
         causes.append(_value("python", "python", old["python"], new["python"]))
     return [*causes, *_environment(old, new, layout)]
@@ -111,6 +116,17 @@ def _about(line: str) -> str:
     head, _, marker = line.partition("; ")
     found = _NAME.match(head)
     return f"{found[0] if found else head}{marker}"
+
+
+def _image(old: Any, new: Any) -> Cause | None:
+    """How the image differs.  Without an engine its digest is not known, and is no cause."""
+    before, after = (old or {}).get("name"), (new or {}).get("name")
+    if before != after:
+        text = f"image: {before or 'none'} -> {after or 'none'}"
+        return cause("image", "image", text, before, after)
+    if before and old["digest"] != new["digest"] and old["digest"] and new["digest"]:
+        return cause("image", "image", f"image {after} rebuilt", old["digest"], new["digest"])
+    return None
 
 
 def _value(kind: str, name: str, old: Any, new: Any) -> Cause:

@@ -33,20 +33,24 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
         `{"version", "params", "args", "argv", "env", "workers", "python", "requirements",
         "packages", "files", "code", "missing"}`: `files` and `code` map paths to digests, `missing`
         lists declared inputs that are not there.  `packages` is None while the task's own
-        environment is not there.
+        environment is not there; with an image also "image", its name and digest.
 
     Raises:
         ConfigError: the script is missing or does not parse.
         MachineError: an input cannot be read.
 
     """
-    own = None
-    if run.has_environment:
+    own = used = None
+    if run.image is not None:
+        pass  # nothing of this machine's interpreter is used: the image stands for it
+    elif run.has_environment:
         from gputasks import environments
 
         own = environments.look(run, digests)
-    used = interpreter(python_of(run), digests=digests) if own is None else own.interpreter()
-    scripts = _scripts(run, used.source_dirs, digests)
+        used = own.interpreter()
+    else:
+        used = interpreter(python_of(run), digests=digests)
+    scripts = _scripts(run, used.source_dirs if used else (), digests)
     missing: list[str] = []
     inputs: Inputs = {
         "version": VERSION,
@@ -68,10 +72,14 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
         "code": _digest_all(scripts, digests, missing),
         "missing": missing,
     }
+    if run.image is not None:
+        from gputasks.images.used import image_identity
+
+        inputs["image"] = image_identity(run.image, digests.layout)
     if own is not None:
         missing.extend(own.requirements.missing)
         inputs["requirements"] = own.requirements.as_input()
-    if scripts or own is not None:
+    if used and (scripts or own is not None):
         inputs["python"] = f"{used.implementation} {used.version}"
         inputs["packages"] = dict(used.packages) if own is None or own.ready() else None
     return inputs

@@ -115,8 +115,10 @@ class PlainFace(Face):
         super().event(view, event)
         if event["kind"] == "attempt":
             self._said.pop(view.name, None)
-        if event["kind"] != "progress":
-            return
+        if event.get("phase") in ("pull", "build", "push") and event.get("text"):
+            self.say(f"{view.name}: {text.one_line(str(event['text']))}")
+        if event["kind"] != "progress" or view.phase == "build":
+            return  # steps of a build are told one by one
         now, complete = time.monotonic(), view.fraction() == 1.0
         last = self._said.setdefault(view.name, now)
         if now - last >= self._every or (complete and last != COMPLETE):

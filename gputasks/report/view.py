@@ -30,6 +30,9 @@ PHASES = {
     "run": "runs",
     "verify": "is verified",
     "publish": "is published",
+    "pull": "pulls",
+    "build": "builds",
+    "push": "pushes",
 }
 
 
@@ -42,6 +45,7 @@ class TaskView:
         self.owns_terminal = False
         self.may_print = False
         self.phase = ""
+        self.doing = ""
         self.waiting = ""
         self.waited = False
         self.world_size = 0
@@ -64,6 +68,7 @@ class TaskView:
             self.log = str(event.get("log") or "")
         elif kind == "phase":
             self.phase, self.waiting = str(event.get("phase", "")), ""
+            self.doing = str(event.get("text", ""))
             self._heard = moment
         elif kind == "waiting":
             self.waiting = text.one_line(str(event.get("text", "")))
@@ -157,7 +162,9 @@ class TaskView:
         return text.gpu_texts(self.gpus)
 
     def numbers(self) -> str:
-        """All of it in one line."""
+        """All of it in one line, or what is being done."""
+        if self.doing:
+            return text.one_line(self.doing)
         return "  ".join([*self.step_texts(), *self.metric_texts(), *self.gpu_texts()])
 
 

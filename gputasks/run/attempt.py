@@ -12,9 +12,9 @@ from gputasks.events import Follower
 from gputasks.hints import hints
 from gputasks.launch.memory import count_oom_kills
 from gputasks.launch.stalls import StallWatch, collect_stacks, group_stacks
-from gputasks.layout import write_json
+from gputasks.layout import read_json, write_json
 from gputasks.nodes.sampler import sampling
-from gputasks.proc import Guarded, Start, interrupts, kill_marked
+from gputasks.proc import Guarded, Start, interrupts, kill_marked, pid_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +51,7 @@ class AttemptResult:
         ended_by_us: ranks that were killed because another had failed.
         facts: what the framework told of the training: batch, precision, best checkpoint.
         oom_kills: how often the kernel killed for lack of memory meanwhile, None when not known.
+        left: there may be a container to remove.
         gpus: what the leased GPUs did, see `GpuSampler.summary`.
 
     """
@@ -65,6 +66,7 @@ class AttemptResult:
     ended_by_us: list[int] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     oom_kills: int | None = None
+    left: bool = False
     gpus: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -101,24 +103,31 @@ def run_attempt(
     """
     os.makedirs(attempt.events)
     write_json(attempt.params, dict(run.params), sync=False)
-    follow = _Follow(run, attempt, world_size, log)
+    held = command.container is not None
+    what: dict[str, Any] = {"argv": command.argv, "env": command.env, "cwd": command.cwd}
+    grace_s = run.stop_grace_s
+    follow = Follow(run, attempt, world_size, log)
     follow.hide = secrets.hide
     ranks = range(world_size if run.kind == "train" else 0)
     logs = tuple(attempt.rank_log(rank) for rank in ranks)
+    hide = secrets.hide_in(attempt.folder, logs, attempt.events)
+    if held:
+        from gputasks.launch.docker import EXTRA_GRACE_S, started
+
+        what = started(command, hidden=hide is not None)
+        grace_s += EXTRA_GRACE_S
     with interrupts.deferred():
         before = count_oom_kills()
         began = time.monotonic()
         guard = Guarded.start(
             Start(
-                argv=command.argv,
-                env=command.env,
-                cwd=command.cwd,
+                **what,
                 output=attempt.output,
                 mark=attempt.mark,
-                grace_s=run.stop_grace_s,
+                grace_s=grace_s,
                 status=os.path.join(attempt.folder, "guard.json"),
                 keep_fds=keep_fds,
-                hide=secrets.hide_in(attempt.folder, logs, attempt.events),
+                hide=hide,
             )
         )
         ended = None
@@ -137,10 +146,19 @@ def run_attempt(
         kills = None if before is None or after is None else after - before
         result = _result(ended, follow, duration_s, kills)
         result.gpus = [] if sampler is None else sampler.summary()
-        return result
+        return _with_container(result, attempt) if held else result
 
 
-class _Follow:
+def _with_container(result: AttemptResult, attempt: Attempt) -> AttemptResult:
+    """The same with what the engine told of the container."""
+    said = read_json(attempt.container) or {}
+    result.left = not said.get("removed")
+    result.error = result.error or str(said.get("error") or "")
+    result.oom_kills = int(bool(said.get("oom_killed"))) if "oom_killed" in said else None
+    return result
+
+
+class Follow:
     """Reads the workers' events, passes them on, and keeps what the end needs to know."""
 
     def __init__(self, run: Run, attempt: Attempt, world_size: int, log: EventLog) -> None:
@@ -187,9 +205,13 @@ class _Follow:
         if self._stalls is not None:
             self._stalls.activity(rank, time.monotonic())
         if event["kind"] == "rank":
-            self._pids[rank] = int(event.get("pid", 0))
-            if self._stalls is not None:
-                self._stalls.started(rank, self._pids[rank])
+            if self.run.image is not None:
+                event["pid"] = pid_here(int(event.get("pid", 0)), self.attempt.mark)
+            pid = int(event.get("pid", 0))
+            if pid:
+                self._pids[rank] = pid
+            if pid and self._stalls is not None:
+                self._stalls.started(rank, pid)
         if event["kind"] == "progress":
             if rank != 0:
                 return  # a sign of life, nothing to show
@@ -275,7 +297,7 @@ def known_facts(
     }
 
 
-def _end_if_needed(guard: Guarded, follow: _Follow, deadline: float | None) -> None:
+def _end_if_needed(guard: Guarded, follow: Follow, deadline: float | None) -> None:
     """Signals first, then time, then failure, then silence."""
     if interrupts.requested is not None:
         if follow.outcome is None:
@@ -315,7 +337,7 @@ def _end_if_needed(guard: Guarded, follow: _Follow, deadline: float | None) -> N
 
 
 def _result(
-    ended: Ended, follow: _Follow, duration_s: float, oom_kills: int | None
+    ended: Ended, follow: Follow, duration_s: float, oom_kills: int | None
 ) -> AttemptResult:
     outcome, text = follow.outcome, follow.text
     if outcome is None:

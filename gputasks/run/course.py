@@ -16,15 +16,15 @@ from gputasks.cache.cache import Damaged
 from gputasks.cache.copying import Cancelled
 from gputasks.errors import GputasksError, MachineError, render
 from gputasks.hints import hints
-from gputasks.launch.local import Attempt, local_command
+from gputasks.launch.local import Attempt
 from gputasks.leases import lease_gpus
 from gputasks.nodes import local_node
 from gputasks.proc import Interrupted, interrupts
 from gputasks.receipts import Receipt
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
-from gputasks.run import keeping, messages, preflight, retries, surroundings
-from gputasks.run.attempt import AttemptResult, known_facts, run_attempt
+from gputasks.run import keeping, messages, place, preflight, retries, surroundings
+from gputasks.run.attempt import AttemptResult, known_facts
 from gputasks.run.job import Done, Job, interrupted
 from gputasks.run.record import RunRecord
 from gputasks.run.stage import Stage
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gputasks.cache import Entry
     from gputasks.events import EventLog
     from gputasks.leases import GpuLease, TaskLock
+    from gputasks.run.attempt import AttemptResult
+    from gputasks.run.containers import Box
     from gputasks.specs import Outcome, Placement
 
 
@@ -50,6 +52,7 @@ class Course:
         self.root = os.path.abspath(job.layout.root)
         self.lease: GpuLease | None = None
         self.result: AttemptResult | None = None
+        self.box: Box | None = None
 
     def go(self) -> Done:
         """Take all steps in order.
@@ -113,6 +116,7 @@ class Course:
         if self.run.has_environment:
             own = surroundings.prepare(job, self.log, self.lock)
             env = own.activated(env, self.secrets.environ)
+        self.box = place.box_of(self.run, job.layout)
         return env, preflight.check(self.run, job.inputs, self.root, job.digests)
 
     # -- steps ---------------------------------------------------------------------------------
@@ -130,6 +134,9 @@ class Course:
             reasons=job.reasons,
             log=os.path.relpath(self.record.folder, self.root),
         )
+        if self.box is not None:
+            self.record.data["image"] = {**job.inputs["image"], "reference": self.box.image}
+            place.reap(self.box, job.layout, self._note)
         if self.lock.previous.get("run"):
             died = self.lock.previous
             self._note(f"run {died['run']} (pid {died.get('pid')}) died; took over its lock")
@@ -206,18 +213,18 @@ class Course:
         env: dict[str, str],
         deadline: float | None,
     ) -> messages.OutcomeError | None:
-        command = local_command(
-            self.run,
+        command = place.command_of(
+            self.job,
             placement,
             attempt,
-            root=self.root,
+            self.box,
             python=python,
             environ=self.secrets.environ,
             env=env,
         )
         self.stage.look()
         self.log.write("phase", phase="train" if self.run.kind == "train" else "run")
-        result = run_attempt(
+        result = place.run_there(
             self.run,
             command,
             attempt,
@@ -230,6 +237,8 @@ class Course:
             gpus=self.lease.gpus if self.lease else (),
         )
         self.result = result
+        if self.box is not None and result.left:
+            place.remove(self.box, self.job)
         entry: dict[str, Any] = {
             "number": attempt.number,
             "outcome": result.outcome,

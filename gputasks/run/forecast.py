@@ -16,7 +16,7 @@ from gputasks import history, plan
 from gputasks.artifacts import outputs
 from gputasks.cache.entries import total_bytes
 from gputasks.errors import GputasksError, MachineError
-from gputasks.launch.local import Attempt, local_command
+from gputasks.launch.local import Attempt, argv_of
 from gputasks.leases.gpus import holders
 from gputasks.nodes import local_node
 from gputasks.receipts.inputs import resume_digest
@@ -49,7 +49,7 @@ def forecast(
         forced: the cache and earlier attempts do not count.
 
     Returns:
-        `{"action": "run" | "restore", "argv", "cwd", "placement", "world_size", "backend",
+        `{"action": "run" | "restore", "argv", "cwd", "image", "placement", "world_size", "backend",
         "env": names, "secrets": names, "batch", "resume", "expected_s", "disk", "faults"}`; what
         cannot be told is None, durations are seconds, sizes bytes.
 
@@ -71,13 +71,20 @@ def forecast(
     placement = plan.place(run, node, gpus)
     resume = None if forced else _resume(run, task, inputs, layout)
     attempt = Attempt("RUN", 0, os.path.join(root, layout.run(task, "RUN"), "attempt-0"), resume)
-    command = local_command(
-        run, placement, attempt, root=root, python=python or "python", environ=os.environ, env={}
-    )
+    cwd = os.path.join(root, run.cwd) if run.cwd else root
+    image = None
+    if run.image is not None:
+        from gputasks.run.containers import would_run
+
+        image, argv, said = would_run(run, attempt, layout, python=python)
+        faults += said
+    else:
+        argv = argv_of(run, attempt, root, python or "python")
     return {
         "action": "run",
-        "argv": list(command.argv),
-        "cwd": command.cwd,
+        "argv": argv,
+        "cwd": cwd,
+        "image": image,
         "placement": _places(placement),
         "world_size": placement.world_size,
         "backend": plan.backend(placement) if run.kind == "train" else None,

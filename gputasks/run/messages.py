@@ -53,8 +53,43 @@ def explain(
     task: str, run: Run, attempt: Attempt, placement: Placement, result: AttemptResult, root: str
 ) -> OutcomeError:
     """The first failure first, its consequences named as such."""
+    failure = _explained(task, run, attempt, placement, result, root)
+    if run.image is not None and result.outcome == "failed":
+        _of_the_image(failure.error, run, result)
+    return failure
+
+
+def _of_the_image(error: GputasksError, run: Run, result: AttemptResult) -> None:
+    """What is to be said otherwise, or as well, of a run in a container."""
+    from gputasks.images.used import image_name
+    from gputasks.launch.engine_texts import told
+
+    text = "\n".join(error.facts)
+    if result.oom_kills:
+        asked = run.resources.memory
+        what = f'`memory="{asked}"` was not enough' if asked else "there was not enough of it"
+        fact = f"the kernel ended a process for lack of host memory: {what}"
+        error.facts = (fact, *error.facts)
+        error.hint = "a larger `memory` in `gt.Resources(…)`, or fewer `num_workers`"
+    elif "[FATAL tini" in text:
+        meaning, error.hint = told(text)
+        error.facts = (meaning, *error.facts)
+    elif "where the interpreter lies" in error.hint:
+        error.hint = f"the image `{image_name(run.image or '')}` lacks it: install it there"
+
+
+def _explained(
+    task: str, run: Run, attempt: Attempt, placement: Placement, result: AttemptResult, root: str
+) -> OutcomeError:
     if result.error:
-        error: GputasksError = MachineError(f"`{task}` could not be started: {result.error}")
+        text, hint = result.error, ""
+        if run.image is not None:
+            from gputasks.launch.engine_texts import told
+
+            text, hint = told(text)
+        lost = text.startswith("the container engine ended")
+        what = "was lost" if lost else "could not be started"
+        error: GputasksError = MachineError(f"`{task}` {what}: {text}", hint=hint)
         return OutcomeError("failed", error, [])
     if run.kind == "train":
         failures = find_cause(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gputasks import environments
 from gputasks.errors import ConfigError, MachineError
 from gputasks.fingerprint import interpreter
-from gputasks.launch.local import BARE_PYTHON
+from gputasks.launch.local import BARE_PYTHON, PYTHON_INSIDE
 
 if TYPE_CHECKING:
     from gputasks.fingerprint import Digests
@@ -32,6 +32,7 @@ def check_inputs(inputs: Inputs) -> None:
 def check(run: Run, inputs: Inputs, root: str, digests: Digests) -> str:
     """The interpreter to use, when nothing speaks against a start.
 
+    What a run in a container needs is in its image, where only the engine looks.
     Of an environment that is yet to be made nothing can be said: it may hold what is missing.
 
     Raises:
@@ -44,10 +45,14 @@ def check(run: Run, inputs: Inputs, root: str, digests: Digests) -> str:
     cwd = os.path.join(root, run.cwd) if run.cwd else root
     if not os.path.isdir(cwd):
         raise MachineError(f"the working folder `{run.cwd}` is missing")
+    if run.image is not None:
+        return run.python or PYTHON_INSIDE
     own = environments.look(run, digests) if run.has_environment else None
     if own is not None and not own.ready():
         return own.python
     used = interpreter(run.python, digests=digests) if own is None else own.interpreter()
+    if run.runtime == "inline":
+        return used.executable
     if run.kind == "train":
         if "torch" not in used.packages:
             raise MachineError(

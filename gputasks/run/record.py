@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from gputasks.layout import Layout
     from gputasks.receipts.inputs import Inputs
-    from gputasks.specs import Placement, Run
+    from gputasks.specs import Image, Placement, Run
 
 
 OURS = ("task", "run", "kind", "outcome", "inputs_digest", "resume_digest")
@@ -66,12 +66,30 @@ class RunRecord:
             "python": inputs["python"],
             "packages": inputs["packages"],
             "git": git,
-            "driver": {
-                "pid": os.getpid(),
-                "host": platform.node(),
-                "boot": boot_id(),
-                "gputasks": __version__,
-            },
+            "driver": _driver(),
+            "attempts": [],
+        }
+        self.save()
+        history.point_latest(self._layout, self._task, self.run_id)
+
+    def open_build(self, image: Image, reasons: list[str]) -> None:
+        """Write the first version of the record of an image's build.
+
+        Raises:
+            OSError: no space or no permission.
+
+        """
+        os.makedirs(self.folder, exist_ok=True)
+        self.data = {
+            "version": 1,
+            "task": self._task,
+            "run": self.run_id,
+            "kind": "image",
+            "outcome": "running",
+            "started": _utc(self.started),
+            "reasons": reasons,
+            "name": image.name,
+            "driver": _driver(),
             "attempts": [],
         }
         self.save()
@@ -119,6 +137,15 @@ class RunRecord:
             outcome=outcome, ended=_utc(time.time()), duration_s=self.duration_s, **facts
         )
         self.save()
+
+
+def _driver() -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "boot": boot_id(),
+        "gputasks": __version__,
+    }
 
 
 def _utc(seconds: float) -> str:

@@ -165,6 +165,11 @@ def _project(faults: Faults, path: str, data: Mapping[str, Any]) -> Project:
 
     faults.unknown((k for k in data if k not in TABLES), TABLES)
 
+    def named_image(table: str, value: Mapping[str, Any]) -> dict[str, Any]:
+        """`image = "NAME"` of a run, where `[images.NAME]` is there."""
+        name = value.get("image") if table == "runs" else None
+        return {"image": images[name]} if isinstance(name, str) and name in images else {}
+
     def each(table: str, what: str, make: Callable[[Faults, str, Any], T | None]) -> Named[T]:
         named: Named[T] = Named(what, path)
         content = data.get(table, {})
@@ -176,17 +181,19 @@ def _project(faults: Faults, path: str, data: Mapping[str, Any]) -> Project:
             if not isinstance(value, dict):
                 inner.add(f"{what} `{name}` must be a table, `[{table}.{name}]`")
             elif tables.is_table_name(inner, what, name):
-                made = make(inner, name, value)
+                made = make(inner, name, {**value, **named_image(table, value)})
                 if made is not None:
                     named[name] = made
         return named
+
+    images: Mapping[str, Image] = each("images", "image", tables.image)
 
     pools: Named[int] = Named("resource pool", path)
     pools.update(tables.resource_pools(faults, data.get("resource_pools")))
     project = Project(
         path=path,
         runs=each("runs", "run", tables.run),
-        images=each("images", "image", tables.image),
+        images=images,
         nodes=each("nodes", "node", tables.node),
         node_pools=each("node_pools", "node pool", tables.node_pool),
         resource_pools=pools,

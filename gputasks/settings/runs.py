@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TRAIN_ONLY = ("params", "params_style", "args", "nproc_per_node", "stall_timeout", "smoke",
               "resume_params")  # fmt: skip
 TRAIN_KEYS = (*TRAIN_ONLY, *SHARED_KEYS, *LATER)
-COMMAND_KEYS = ("shell", *SHARED_KEYS, "image")
+COMMAND_KEYS = ("shell", *SHARED_KEYS)
 
 _HOOKS = ("on_start", "on_end", "on_success", "on_failure")
 _FOREIGN = {
@@ -98,6 +98,8 @@ def checked_train(
     if "stall_timeout" in given:
         fields["stall_timeout_s"] = values.duration(faults, "stall_timeout", given["stall_timeout"])
     resources = fields.get("resources") or Resources()
+    if fields.get("runtime") == "inline":
+        resources = fields["resources"] = _inline(faults, given, resources)
     if resources.gpu_count is None:
         # A training wants GPUs where there are some; `gpu_count=0` says that it does not.
         fields["resources"] = replace(resources, gpu_count="auto")
@@ -112,6 +114,25 @@ def checked_train(
     run = Run(kind="train", script=path, **fields)
     _check_overlap(faults, run, path)
     return run
+
+
+def _inline(faults: Faults, given: Mapping[str, Any], resources: Resources) -> Resources:
+    """What a script in doit's own process cannot have; by default it leases no GPU."""
+    for key in ("image", "python", "requirements", "stall_timeout", "retries"):
+        if key in given:
+            faults.add(f'`{key}` of {faults.owner} needs `runtime="isolated"`', key)
+    many = given.get("nproc_per_node")
+    if isinstance(many, int) and many > 1:
+        faults.add('`runtime="inline"` is one process, `nproc_per_node` more', "nproc_per_node")
+    count = resources.gpu_count
+    counts = count if isinstance(count, tuple) else (count or 0,)
+    if any(c == "auto" or c > 1 for c in counts):
+        faults.add(
+            f'`runtime="inline"` is one process, `gpu_count={count!r}` may be more',
+            "resources",
+            hint="`gpu_count=1`, or leave `runtime` out",
+        )
+    return replace(resources, gpu_count=0) if count is None else resources
 
 
 def _resume_params(faults: Faults, value: Any, params: Mapping[str, Any]) -> tuple[str, ...]:
@@ -187,6 +208,8 @@ def checked_command(
         values.boolean(faults, "shell", keys["shell"])
     words = _shell_text(faults, argv) if shell else _argv(faults, argv)
     environment.refuse_references(faults, words, "argv")
+    if fields.get("runtime") == "inline":
+        faults.add(f"{faults.owner} starts a program, which is a process of its own", "runtime")
     run = Run(kind="command", argv=words, shell=shell, stall_timeout_s=None, **fields)
     program = os.path.normpath(words[0]) if words and not shell and os.sep in words[0] else ""
     _check_overlap(faults, run, program)

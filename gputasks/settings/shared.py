@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from gputasks.checks.faults import Faults
+    from gputasks.imagespec import Image
 
 SHARED_KEYS = ("file_dep", "artifacts", "resources", "env", "python", "requirements", "cwd",
                "max_duration", "stop_grace", "retries", "retry_on", "retry_delay", "cache",
-               "resume", "name", "doc")  # fmt: skip
+               "resume", "name", "doc", "image", "runtime")  # fmt: skip
 RETRY_OUTCOMES = ("failed", "lost", "timed_out")
 LATER = {
     "launcher": "other ways to start workers than `local`",
     "nodes": "training on several nodes",
-    "image": "training inside containers",
 }
 
 
@@ -59,6 +59,11 @@ def shared_fields(faults: Faults, keys: Mapping[str, Any], *, training: bool) ->
         "resume": ("resume", lambda v: values.boolean(faults, "resume", v)),
         "name": ("name", lambda v: _name(faults, v)),
         "doc": ("doc", lambda v: _doc(faults, v)),
+        "image": ("image", lambda v: _image(faults, v)),
+        "runtime": (
+            "runtime",
+            lambda v: values.choice(faults, "runtime", v, ("isolated", "inline")) or "isolated",
+        ),
     }
     for key, value in given.items():
         if key in checkers:
@@ -66,6 +71,12 @@ def shared_fields(faults: Faults, keys: Mapping[str, Any], *, training: bool) ->
             fields[field] = check(value)
         elif key in LATER and not (key == "launcher" and value == "local"):
             faults.add(f"`{key}=` is not supported yet: {LATER[key]}", key)
+    if "image" in given and "requirements" in given:
+        faults.add(
+            f"`requirements` of {faults.owner} are not installed in an image",
+            "requirements",
+            hint="`requirements` of `gt.Image` are",
+        )
     if fields.get("resources", 0) is None:
         del fields["resources"]
     return fields
@@ -140,6 +151,17 @@ def _name(faults: Faults, value: Any) -> str:
         return str(value)
     faults.must("name", "one word without `=`, `:` and `*`", value)
     return ""
+
+
+def _image(faults: Faults, value: Any) -> Image | str | None:
+    """`image=`: the spec, or the reference of an image that an engine has."""
+    from gputasks.checks.references import checked_reference
+    from gputasks.imagespec import Image
+
+    if isinstance(value, Image):
+        return value
+
+    return checked_reference(faults, value)
 
 
 def _doc(faults: Faults, value: Any) -> str:

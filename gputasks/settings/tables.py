@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from gputasks.checks import images, values
 from gputasks.checks.resources import pool_counts
 from gputasks.errors import did_you_mean, nearest
+from gputasks.imagespec import Image
 from gputasks.settings import runs
 from gputasks.settings.environment import is_name
-from gputasks.specs import Image, NodeSpec
+from gputasks.specs import NodeSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,8 +71,8 @@ def run(faults: Faults, _name: str, table: Mapping[str, Any]) -> Run | None:
 def image(faults: Faults, name: str, table: Mapping[str, Any]) -> Image | None:
     """An image."""
     before = len(faults.found)
-    fields = images.checked_image(faults, name, table)
-    return Image(**fields) if len(faults.found) == before else None
+    images.checked_image(faults, name, table)
+    return Image(name, **table) if len(faults.found) == before else None
 
 
 def node(faults: Faults, name: str, table: Mapping[str, Any]) -> NodeSpec:

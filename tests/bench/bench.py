@@ -11,9 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import containers
 import output
 import spine
 import storage
+
+import images
 
 BENCHES = {
     "noop": spine.bench_noop,
@@ -23,6 +26,10 @@ BENCHES = {
     "train": spine.bench_train,
     "restore": storage.bench_restore,
     "store": storage.bench_store,
+    "container": containers.bench_container,
+    "image_noop": images.bench_image_noop,
+    "image_cached": images.bench_image_cached,
+    "image_memory": images.bench_image_memory,
     **output.BENCHES,
 }
 
@@ -35,6 +42,9 @@ def main() -> int:
     for name in parser.parse_args().name or BENCHES:
         with tempfile.TemporaryDirectory(prefix="gputasks-bench-") as folder:
             row = BENCHES[name](Path(folder))
+        if isinstance(row, str):
+            print(f"{'-':>7} {'-':>6}  {name} skipped: {row}", flush=True)
+            continue
         broken += not row.holds
         mark = "" if row.holds else "  BROKEN"
         print(

@@ -21,7 +21,7 @@ def refused(result, *texts: str) -> None:
     ('gt.train("train.py", artefacts=["x"], max_durration="2h")', ["did you mean `artifacts`?", "did you mean `max_duration`?"]),
     ('gt.train("train.py", "more")', ["one positional argument"]),
     ('gt.train("trian.py")', ["`trian.py`", "train.py"]),
-    ('gt.train("train.py", image="x")', ["`image=`"]),
+    ('gt.train("train.py", image="x")', ["does not say which one"]),
     ('gt.train("train.py", nodes=2)', ["`nodes=`"]),
     ('gt.train("train.py", launcher="slurm")', ["`launcher="]),
     ('gt.train("train.py", resources=gt.Resources(gpu=4))', ["did you mean `gpu_count`?"]),

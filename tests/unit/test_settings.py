@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gputasks.errors import ConfigError, ManyErrors, render
 from gputasks.settings.environment import secret_names
 from gputasks.settings.runs import command_run, train_run
-from gputasks.specs import Artifact, Resources, Run
+from gputasks.specs import Artifact, Image, Resources, Run
 
 
 @pytest.fixture(autouse=True)
@@ -157,7 +157,6 @@ def test_unknown_keys(key: str, hint: str) -> None:
             "`launcher=` is not supported yet: other ways to start workers than `local`",
         ),
         ("nodes", ["a", "b"], "`nodes=` is not supported yet: training on several nodes"),
-        ("image", "train", "`image=` is not supported yet: training inside containers"),
     ],
 )
 def test_what_a_later_version_brings_is_refused_in_one_line(
@@ -641,8 +640,39 @@ def test_keys_of_trainings_on_commands(key: str) -> None:
     assert "is for trainings" in one.hint
 
 
-def test_containers_and_nodes_for_commands() -> None:
-    assert [f.message.split(":")[0] for f in faults(command, ["true"], image="x", nodes=["a"])] == [
-        "`image=` is not supported yet",
-        "`nodes=` is not supported yet",
-    ]
+def test_an_image_has_its_own_requirements() -> None:
+    one = fault(train, image="a:1", requirements=["numpy"])
+    assert one.message == "`requirements` of `gt.train` are not installed in an image"
+
+
+def test_nodes_for_commands() -> None:
+    assert fault(command, ["true"], nodes=["a"]).message.startswith("`nodes=` is not supported yet")
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        "python:3.12",
+        "localhost:5000/team/cuda_x-y:2.1-slim",
+        f"nvcr.io/nvidia/pytorch@sha256:{'0' * 64}",
+        Image("train", parent_image="python:3.12"),
+    ],
+)
+def test_images_that_say_which_one(image: object) -> None:
+    assert train("train.py", image=image).image == image
+    assert command(["true"], image=image).image == image
+
+
+@pytest.mark.parametrize(
+    ("image", "text"),
+    [
+        ("python", "does not say which one"),
+        ("localhost:5000/train", "does not say which one"),
+        (["a:1", "b:1"], "a task runs in one image"),
+        ("Not An Image", "must be a `gt.Image` or the reference"),
+        ("--privileged:1", "must be a `gt.Image` or the reference"),
+        (3, "must be a `gt.Image` or the reference"),
+    ],
+)
+def test_images_that_do_not(image: object, text: str) -> None:
+    assert text in fault(train, image=image).message

@@ -406,7 +406,7 @@ licence = 0
         (24, "the command of run `e` is empty"),
         (25, "hooks are not possible on a command"),
         (26, "`f g` is no name for a run"),
-        (29, "`requirements` of image `t` is not supported yet"),
+        (28, "image `t` has nothing to start from"),
         (31, "unknown key `adress` of node `hal`"),
         (32, "`address` of node `hal` must be a numeric address, not `'hal'`"),
         (33, "`ssh` of node `hal` must be an ssh destination, `alias` or `user@address"),
@@ -470,3 +470,17 @@ def test_the_parser_is_one_for_all() -> None:
     """TOML 1.1, which Python's own tomllib does not read before 3.15."""
     write("[runs.a]\nscript = 'train.py'\nparams = {\n  lr = 1,\n}\n")
     assert read_toml("gputasks.toml").data["runs"]["a"]["params"] == {"lr": 1}
+
+
+def test_a_run_names_an_image_of_the_file() -> None:
+    write(
+        '[images.cuda]\nparent_image = "python:3.12"\n'
+        '[runs.a]\ncommand = ["true"]\nimage = "cuda"\n'
+        '[runs.b]\ncommand = ["true"]\nimage = "python:3.12"\nruntime = "isolated"\n'
+    )
+    found = load()
+    assert found.runs["a"].image == found.images["cuda"]
+    assert found.runs["b"].image == "python:3.12"
+    write('[runs.a]\ncommand = ["true"]\nimage = "cuda"\n')
+    with pytest.raises(ConfigError, match="does not say which one"):
+        load()
