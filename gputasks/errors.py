@@ -100,6 +100,12 @@ class ManyErrors(ConfigError):  # noqa: N818  a plural reads better than ManyErr
         return render(self, prefix="")
 
 
+class UnknownNameError(ConfigError, AttributeError):
+    """`gt.trian`: a name that gputasks has not; an AttributeError, as `hasattr` wants it."""
+
+    in_doit: ClassVar[type[ConfigError] | None] = None
+
+
 def raise_all(faults: Sequence[ConfigError]) -> None:
     """Raise nothing, the one fault, or all of them together.
 

@@ -10,8 +10,8 @@ Kinds and their fields (all optional but `t` and `kind`; `t` is Unix time in sec
 kind       fields
 ========== ======================================================================================
 started    task, run, reasons [text], world_size, log (path)
-phase      phase: lease | launch | train | verify | publish | pull | build | push; text: what is
-           being done, shown as a line
+phase      phase: environment | lease | launch | train | verify | publish | pull | build | push;
+           text: what is being done, shown as a line
 placed     nodes [{node, gpus [str], nproc}], world_size, nnodes, backend
 rank       rank, world_size, pid: this worker has started
 progress   rank, step, total, epoch, max_epochs, rate (steps/s), eta_s, metrics {name: number}
@@ -19,21 +19,23 @@ note       text, level: info | warning
 waiting    text: waits for a lease or a lock
 attempt    attempt, cause, resume
 failure    rank, node, local_rank, exit_code, signal, cause, place, log, lines [text], secondary
-facts      batch_size, global_batch_size, precision, num_workers, strategy, best_model_path, …
+gpu        gpus [{id, util (%), mem_mib, mem_total_mib}]: what the leased ones do, every 5 s
+facts      batch_size, global_batch_size, precision, num_workers, device, best_model_path, …
 finished   outcome, exit_code, duration_s, artifacts [{name, path, bytes}], checkpoint, metrics,
-           message
+           gpus [{id, uuid, utilisation (median, %), memory_mib (most), samples}], message
 ========== ======================================================================================
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Event = dict[str, Any]
 
@@ -71,15 +73,23 @@ def decode(line: bytes) -> Event | None:
     return event if isinstance(event, dict) and isinstance(event.get("kind"), str) else None
 
 
+PART = 1 << 18
+"""So many bytes of a file are looked at at a time."""
+
+
 class EventLog:
     """Appends events to a file.  Never raises for a full disk: a run must not die of its diary."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.broken: OSError | None = None
+        self.hide: Callable[[Any], Any] | None = None
+        """What takes secrets out of the fields."""
 
     def write(self, kind: str, **fields: Any) -> None:
         """Append one event."""
+        if self.hide is not None:
+            fields = self.hide(fields)
         try:
             fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
@@ -91,7 +101,11 @@ class EventLog:
 
 
 class Follower:
-    """Reads what was appended to a file since the last look; waits for nothing."""
+    """Reads what was appended to a file since the last look; waits for nothing.
+
+    In parts, so that a file of any size takes no memory; a line that is longer than any event may
+    be is none.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -100,15 +114,13 @@ class Follower:
 
     def events(self) -> Iterator[Event]:
         """New events, oldest first."""
-        try:
-            with open(self.path, "rb") as file:
-                file.seek(self._offset)
-                data = file.read()
-        except OSError:
-            return
-        self._offset += len(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            event = decode(line)
-            if event is not None:
-                yield event
+        with contextlib.suppress(OSError), open(self.path, "rb") as file:
+            file.seek(self._offset)
+            while data := file.read(PART):
+                self._offset += len(data)
+                *lines, rest = (self._rest + data).split(b"\n")
+                self._rest = rest if len(rest) <= 2 * MAX_LINE else rest[:1]
+                for line in lines:
+                    event = decode(line)
+                    if event is not None:
+                        yield event

@@ -7,6 +7,7 @@ runs/TASK/RUN_ID/      run.json, events.jsonl, attempt-N/ with one log per rank
 images/NAME.json       what an image was built from, and what is in it
 images/NAME.digest     what is in it only, rewritten only when that changes
 locks/TASK.lock        flock of the task that runs
+envs/                  virtual environments of tasks with `requirements`
 trees/                 manifests of directories, to say which file changed
 cache/                 artifacts of earlier runs, see `cache`
 trash/TASK/RUN_ID/     what stood at an artifact's path before a fresh run

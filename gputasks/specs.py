@@ -191,6 +191,7 @@ class Run(Frozen):
     resources: Resources = field(default_factory=Resources)
     env: Mapping[str, str] = field(default_factory=dict)
     python: str = ""
+    requirements: tuple[str, ...] = ()
     cwd: str = ""
     max_duration_s: float | None = None
     stop_grace_s: float = 30.0
@@ -206,6 +207,14 @@ class Run(Frozen):
     doc: str = ""
     given: Mapping[str, Any] = field(default_factory=dict)
     smoking: bool = False
+
+    @property
+    def has_environment(self) -> bool:
+        """True when the task has a virtual environment of its own.
+
+        `requirements` ask for one, and so does a version in place of a path: `python="3.11"`.
+        """
+        return bool(self.requirements) or self.python.replace(".", "").isdigit()
 
     def with_options(self, **changes: Any) -> Run:
         """A copy with some fields changed."""

@@ -29,6 +29,7 @@ def train(
     resources: Resources | None = None,
     env: Mapping[str, str] | None = None,
     python: str | PathLike[str] | None = None,
+    requirements: str | PathLike[str] | Sequence[str] | None = None,
     cwd: str | PathLike[str] | None = None,
     max_duration: str | float | None = None,
     stop_grace: str | float | None = None,
@@ -62,7 +63,10 @@ def train(
         nproc_per_node: workers when no GPU is leased; with GPUs there is one worker per GPU.
         resources: what to lease; by default every free GPU of this machine, or none.
         env: variables of the workers; `${secrets.NAME}` is replaced at the last moment.
-        python: interpreter of the workers; by default the one that runs doit.
+        python: interpreter of the workers, a path, a program or a version (`"3.11"`); by default
+            the one that runs doit.
+        requirements: a file, or a list of lines of one: the task then has a virtual environment
+            of its own, made once.
         cwd: working folder, relative to the folder of dodo.py.
         max_duration: `"2h"`; the run is then stopped and counts as timed out.
         stop_grace: time between SIGTERM and SIGKILL, to write a last checkpoint; 30 s.
@@ -105,6 +109,7 @@ def command(
     resources: Resources | None = None,
     env: Mapping[str, str] | None = None,
     python: str | PathLike[str] | None = None,
+    requirements: str | PathLike[str] | Sequence[str] | None = None,
     cwd: str | PathLike[str] | None = None,
     max_duration: str | float | None = None,
     stop_grace: str | float | None = None,
@@ -131,7 +136,10 @@ def command(
         artifacts: outputs, files or folders: the targets of the task.
         resources: what to lease; nothing by default.
         env: variables of the program; `${secrets.NAME}` is replaced at the last moment.
-        python: interpreter whose packages count as inputs when the program is a Python script.
+        python: interpreter whose packages count as inputs when the program is a Python script; a
+            path, a program or a version.
+        requirements: a file, or a list of lines of one: the task then has a virtual environment
+            of its own, made once, whose programs are found first.
         cwd: working folder, relative to the folder of dodo.py.
         max_duration: `"2h"`; it is then stopped and counts as timed out.
         stop_grace: time between SIGTERM and SIGKILL; 30 s.

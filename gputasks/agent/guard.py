@@ -7,13 +7,17 @@ subreapers: whatever a worker double-forks or puts into a session of its own com
 nearer of them when its parent dies, so killing all descendants until `wait` says ECHILD is a proof
 that nothing is left.  Either of them survives the other.
 
-stdin   one line of JSON (argv, env, cwd, output, grace_s, status, driver), then single bytes: `T`
-        stop with grace, `K` kill.  Its end means that the driver is gone.
+stdin   one line of JSON (argv, env, cwd, output, grace_s, status, driver, hide), then single bytes:
+        `T` stop with grace, `K` kill.  Its end means that the driver is gone.
 stdout  the status as one line of JSON, also written whole to the file `status`: returncode,
         stopped, swept, error, duration_s.
 
 Lock files that the driver passes on stay open in both processes, so that a lock ends with the last
 worker; the job itself gets none of them.
+
+A job that knows secrets (`hide`: their forms, the logs of its ranks, the attempt's folder) prints
+into pipes, see `pump`.  The guardian, which has nothing else to do, moves their bytes into the
+logs; the supervisor does when the guardian is dead.
 """
 
 from __future__ import annotations
@@ -29,6 +33,9 @@ import time
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set, Tuple
+
+    from gputasks.agent.pump import Pump
+    from gputasks.agent.redact import Redactor
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -115,14 +122,14 @@ def start_time(pid: int) -> Optional[str]:
     return None if fields[0] in "ZX" else fields[19]
 
 
-def spawn(spec: Dict[str, Any]) -> Tuple[int, str]:
+def spawn(spec: Dict[str, Any], hidden: Optional[Hidden]) -> Tuple[int, str]:
     """Fork and exec the job: its pid, and why it could not be started."""
     parent = os.getpid()
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            become(spec, parent, writer)
+            become(spec, parent, writer, hidden)
         except BaseException as error:  # noqa: BLE001  a forked child must not return
             missing = isinstance(error, FileNotFoundError)
             what = getattr(error, "filename", None) or spec["argv"][0]
@@ -140,7 +147,7 @@ def spawn(spec: Dict[str, Any]) -> Tuple[int, str]:
     return pid, said.decode("utf-8", "replace")
 
 
-def become(spec: Dict[str, Any], parent: int, writer: int) -> None:
+def become(spec: Dict[str, Any], parent: int, writer: int, hidden: Optional[Hidden]) -> None:
     """In the child: turn into the job."""
     os.setsid()
     prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -155,6 +162,8 @@ def become(spec: Dict[str, Any], parent: int, writer: int) -> None:
         pass
     null = os.open(os.devnull, os.O_RDONLY)
     out = os.open(spec["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    if hidden is not None:
+        out = hidden.pump.writer
     for source, target in ((null, 0), (out, 1), (out, 2)):
         os.dup2(source, target)
     # The writer closes itself at exec, which tells the parent that all went well.
@@ -164,11 +173,54 @@ def become(spec: Dict[str, Any], parent: int, writer: int) -> None:
     os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606  no shell, on purpose
 
 
+class Hidden:
+    """What must not be seen of a job, and the ways by which it would be."""
+
+    def __init__(self, spec: Dict[str, Any]) -> None:
+        if TYPE_CHECKING:
+            from gputasks.agent import pump, redact
+        else:
+            sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+            import pump
+            import redact
+
+            del sys.path[0]
+        order = spec["hide"]
+        self.redactor: Redactor = redact.Redactor(f.encode("latin-1") for f in order["forms"])
+        self.pump: Pump = pump.Pump(self.redactor, spec["output"], order["rank_logs"])
+        self._clean = redact.clean_folder
+        self._folder = order["folder"]
+        self._events = order["events"]
+        self._logs = [spec["output"], *order["rank_logs"]]
+        self._driver = spec["driver"]
+        if self.pump.folder:
+            spec["env"][pump.PIPES] = self.pump.folder
+
+    def watch(self, alive: int) -> None:
+        """Move bytes until the last process that has the other end of `alive` is dead."""
+        while not self.pump.turn(alive, timeout_s=60.0):
+            pass
+
+    def finish(self) -> None:
+        """When all is swept: the last bytes, and the files that scripts wrote themselves.
+
+        A driver that lives still reads the events, and cleans them when it has.
+        """
+        self.pump.finish()
+        pid, started = self._driver
+        lives = start_time(pid) == started
+        without = [*self._logs, self._events] if lives else self._logs
+        self._clean(self._folder, self.redactor, without=without)
+
+
 class Supervisor:
     """Owns the job."""
 
-    def __init__(self, spec: Dict[str, Any], orders: bytes, guardian: int) -> None:
+    def __init__(
+        self, spec: Dict[str, Any], orders: bytes, guardian: int, hidden: Optional[Hidden]
+    ) -> None:
         self.spec = spec
+        self.hidden = hidden
         self.orders = orders
         self.guardian = guardian
         self.control: Optional[int] = 0
@@ -185,13 +237,16 @@ class Supervisor:
         signalled: List[int] = []
         for signum in STOPPING:
             signal.signal(signum, lambda number, _frame: signalled.append(number))
-        self.pid, error = spawn(self.spec)
+        self.pid, error = spawn(self.spec, self.hidden)
+        if self.hidden is not None:
+            error = self.hidden.redactor.text(error)
         code, looked = None, 0.0
         while code is None and (self.kill_at is None or time.monotonic() < self.kill_at):
             code, _ = reap(self.pid)
             if code is not None:
                 break
             self.listen()
+            self.stand_in()
             if signalled:
                 self.look_around()  # the signal may be the kernel's word that the guardian died
                 self.stop("guard signalled", self.grace)
@@ -201,6 +256,8 @@ class Supervisor:
         found, swept = sweep(self.pid)
         if code is None:
             code = -signal.SIGKILL if found is None else found
+        if self.hidden is not None and os.getppid() != self.guardian:
+            self.hidden.finish()
         return status(code, self.stopped, swept, error, time.monotonic() - began)
 
     def stop(self, why: str, grace: float) -> None:
@@ -227,6 +284,11 @@ class Supervisor:
             self.stop("killed", 0.0)
         elif b"T" in data:
             self.stop("terminated", self.grace)
+
+    def stand_in(self) -> None:
+        """Move the workers' bytes when the guardian is dead."""
+        if self.hidden is not None and os.getppid() != self.guardian:
+            self.hidden.pump.turn(timeout_s=0.0)
 
     def look_around(self) -> None:
         """Notice the deaths that no pipe tells: processes the driver forked hold it open too."""
@@ -287,19 +349,31 @@ def main() -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     guardian = os.getpid()
+    try:
+        hidden = Hidden(spec) if spec.get("hide") else None
+    except OSError as error:
+        tell(status(126, "", 0, "no pipes for the logs: %s" % error, 0.0), spec["status"])
+        return
+    dead, alive = os.pipe()
     supervisor = os.fork()
     if supervisor == 0:
+        os.close(dead)
         try:
             prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-            tell(Supervisor(spec, rest, guardian).run(), spec["status"])
+            tell(Supervisor(spec, rest, guardian, hidden).run(), spec["status"])
         except BaseException as error:  # noqa: BLE001  a forked child must not return
             _, swept = sweep()
             tell(status(-signal.SIGKILL, "guard died", swept, repr(error), 0.0), spec["status"])
         os._exit(0)
     for signum in STOPPING:
         signal.signal(signum, lambda _number, _frame: send(supervisor, signal.SIGTERM))
+    os.close(alive)
+    if hidden is not None:
+        hidden.watch(dead)
     _, ended = os.waitpid(supervisor, 0)
     _, swept = sweep()
+    if hidden is not None:
+        hidden.finish()
     if ended:
         tell(status(-signal.SIGKILL, "guard died", swept, "", 0.0), spec["status"])
 

@@ -57,7 +57,7 @@ def gc(
         return 0
     for item in sorted(found, key=lambda i: (i.kind, -i.size)):
         where = os.path.relpath(item.path)
-        print(f"{item.kind:<9} {format_bytes(item.size):>9}  {where}  ({item.why})")
+        print(f"{item.kind:<11} {format_bytes(item.size):>9}  {where}  ({item.why})")
     if not found:
         print("nothing to remove")
     elif yes:

@@ -77,6 +77,13 @@ def _parser() -> argparse.ArgumentParser:
                     help="runs in the cache not used for so long may go [off]")  # fmt: skip
     gc.add_argument("--cache-cap", metavar="SIZE", help="what the cache may keep [its cap]")
     gc.set_defaults(view=_gc)
+    freeze = views.add_parser(
+        "freeze", help="the exact packages of a task's Python, as a lock file"
+    )
+    freeze.add_argument("task", metavar="TASK")
+    freeze.add_argument("-o", "--output", metavar="FILE", help="write them there [stdout]")
+    freeze.add_argument("-f", "--file", default="dodo.py", help="the dodo file [dodo.py]")
+    freeze.set_defaults(view=_freeze)
 
     unlock = views.add_parser("unlock", help="forget the lock of a dead run on another machine")
     unlock.add_argument("task", metavar="TASK")
@@ -126,6 +133,12 @@ def _gc(options: argparse.Namespace) -> int:
         unused_for=options.unused_for,
         cache_cap=options.cache_cap,
     )
+
+
+def _freeze(options: argparse.Namespace) -> int:
+    from gputasks.cli.freeze import freeze
+
+    return freeze(options.task, output=options.output, dodo=options.file)
 
 
 def _unlock(options: argparse.Namespace) -> int:

@@ -58,6 +58,7 @@ class RunAction(BaseAction):  # type: ignore[misc]
             reasons=reasons_of(self.task),
             run_id=found["run"],
             forced=bool(found.get("forced")),
+            unrecorded=bool(found.get("unrecorded")),
         )
         try:
             done = conduct(job)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from doit.exceptions import InvalidDodoFile, TaskError, TaskFailed
 
-from gputasks.errors import ConfigError, ManyErrors, RunFailedError, render
+from gputasks.errors import ConfigError, ManyErrors, RunFailedError, UnknownNameError, render
 
 if TYPE_CHECKING:
     from doit.exceptions import BaseFail
@@ -22,7 +22,12 @@ class DodoErrors(ManyErrors, InvalidDodoFile):  # type: ignore[misc]
     """Several of them."""
 
 
+class DodoNameError(UnknownNameError, InvalidDodoFile):  # type: ignore[misc]
+    """A misspelt name of ours."""
+
+
 ConfigError.in_doit = DodoError
+UnknownNameError.in_doit = DodoNameError
 ManyErrors.in_doit = DodoErrors
 
 

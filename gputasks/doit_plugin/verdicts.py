@@ -6,6 +6,7 @@ was found travels in `task.meta` (facts: research on doit 0.37, task.pickle_safe
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from doit.dependency import UptodateCalculator
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from gputasks.specs import Run
 
 META = "gputasks"
+ALWAYS = {"-a", "--always-execute"}
+"""doit's option to run what is up to date.  A task whose last run failed is not, but is meant too;
+doit tells nobody else."""
 RECORD = "gputasks_run"
 """Key of the run id in doit's own record of a task."""
 
@@ -108,8 +112,11 @@ class UpToDate(UptodateCalculator):  # type: ignore[misc]
             return False
         if not verdict.up_to_date:
             _check_project_file()
-        if verdict.up_to_date or any(c["kind"] == "forgotten" for c in verdict.causes):
+        kinds = {c["kind"] for c in verdict.causes}
+        if not kinds or "forgotten" in kinds or ALWAYS & set(sys.argv):
             meta["forced"] = True
+        elif kinds == {"record"}:
+            meta["unrecorded"] = True
         meta.update(
             run=(run_id := new_run_id(self.layout, task.name)),
             run_dir=self.layout.run(task.name, run_id),

@@ -44,7 +44,7 @@ print(json.dumps({
 """
 _ASK_TIMEOUT_S = 60.0
 _SITES = ("/site-packages", "/dist-packages")
-_NICE = {"cpython": "CPython", "pypy": "PyPy"}
+NICE = {"cpython": "CPython", "pypy": "PyPy"}
 
 _asked: dict[str, tuple[str, dict[str, Any]]] = {}
 _scanned: dict[str, tuple[int, dict[str, str], tuple[str, ...]]] = {}
@@ -84,7 +84,7 @@ def interpreter(python: str = "", *, digests: Digests | None = None) -> Interpre
         ConfigError: there is none, or it is no Python.
     """
     root = digests.layout.root if digests is not None else "."
-    executable = _find(python, root) if python else sys.executable
+    executable = locate(python, root) if python else sys.executable
     if executable == sys.executable:
         name = sys.implementation.name
         version = ".".join([str(n) for n in sys.version_info[:3]])
@@ -93,6 +93,27 @@ def interpreter(python: str = "", *, digests: Digests | None = None) -> Interpre
         said = _ask(executable, python, root, digests)
         name, version, path = said["implementation"], said["version"], said["path"]
     sites = tuple(dict.fromkeys([p for p in path if p.endswith(_SITES)]))
+    return _described(executable, version, name, sites)
+
+
+def virtual(folder: str, version: str, implementation: str) -> Interpreter:
+    """The interpreter of a virtual environment of ours, which need not be asked.
+
+    Args:
+        folder: where it lies, absolute; without packages as long as it is not there.
+        version: of the Python it was made from.
+        implementation: likewise.
+    """
+    lib = os.path.join(folder, "lib")
+    names = sorted(os.listdir(lib)) if os.path.isdir(lib) else []
+    sites = [os.path.join(lib, n, "site-packages") for n in names]
+    executable = os.path.join(folder, "bin", "python")
+    return _described(
+        executable, version, implementation, tuple(s for s in sites if os.path.isdir(s))
+    )
+
+
+def _described(executable: str, version: str, name: str, sites: tuple[str, ...]) -> Interpreter:
     packages: dict[str, str] = {}
     sources: list[str] = []
     for site in sites:
@@ -101,12 +122,16 @@ def interpreter(python: str = "", *, digests: Digests | None = None) -> Interpre
             packages.setdefault(package, number)
         sources.extend(added)
     return Interpreter(
-        executable, version, _NICE.get(name, name), packages, sites, tuple(dict.fromkeys(sources))
+        executable, version, NICE.get(name, name), packages, sites, tuple(dict.fromkeys(sources))
     )
 
 
-def _find(python: str, root: str) -> str:
-    """Absolute path of an interpreter."""
+def locate(python: str, root: str) -> str:
+    """Absolute path of an interpreter.
+
+    Raises:
+        ConfigError: there is none, or it cannot be executed.
+    """
     if os.sep in python:
         found = os.path.abspath(os.path.join(root, os.path.expanduser(python)))
     else:
@@ -121,11 +146,11 @@ def _find(python: str, root: str) -> str:
 
 
 def _ask(executable: str, python: str, root: str, digests: Digests | None) -> dict[str, Any]:
-    stamp = _stamp(executable)
+    mark = stamp(executable)
     row = _asked.get(executable)
     if not row and digests is not None:
         row = digests.cache.get(PYTHONS, executable)
-    if row and stamp and row[0] == stamp:
+    if row and mark and row[0] == mark:
         return row[1]
     from gputasks.proc import run_text
 
@@ -138,13 +163,13 @@ def _ask(executable: str, python: str, root: str, digests: Digests | None) -> di
             raise fault
     except (OSError, ValueError, KeyError, TypeError):
         raise fault from None
-    _asked[executable] = (stamp, said)
-    if digests is not None and stamp:
-        digests.cache.put(PYTHONS, executable, [stamp, said])
+    _asked[executable] = (mark, said)
+    if digests is not None and mark:
+        digests.cache.put(PYTHONS, executable, [mark, said])
     return said
 
 
-def _stamp(executable: str) -> str:
+def stamp(executable: str) -> str:
     """Changes when the interpreter does; empty for a script, which may start any interpreter."""
     real = os.path.realpath(executable)
     try:
@@ -154,12 +179,12 @@ def _stamp(executable: str) -> str:
                 return ""  # a shim of pyenv or conda: what it starts depends on other files
     except OSError:
         return ""
-    stamp = f"{real} {info.st_size} {info.st_mtime_ns}"
+    mark = f"{real} {info.st_size} {info.st_mtime_ns}"
     try:
         config = os.path.join(os.path.dirname(os.path.dirname(executable)), "pyvenv.cfg")
-        return f"{stamp} {os.stat(config).st_mtime_ns}"
+        return f"{mark} {os.stat(config).st_mtime_ns}"
     except OSError:
-        return stamp
+        return mark
 
 
 def _scan(site: str) -> tuple[dict[str, str], tuple[str, ...]]:

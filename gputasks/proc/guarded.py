@@ -27,6 +27,23 @@ _owner = 0
 
 
 @spec
+class Hide(Frozen):
+    """What a job knows that nobody may see, see `agent/pump.py`.
+
+    Args:
+        forms: byte strings that become `***` wherever they appear.
+        rank_logs: logs of the ranks, by rank, written through named pipes.
+        folder: whose text files are cleaned when the job has ended.
+        events: folder below that one which this process reads, and cleans if it lives.
+    """
+
+    forms: tuple[bytes, ...]
+    rank_logs: tuple[str, ...] = ()
+    folder: str = ""
+    events: str = ""
+
+
+@spec
 class Start(Frozen):
     """What to start.
 
@@ -39,6 +56,7 @@ class Start(Frozen):
         grace_s: seconds between SIGTERM and SIGKILL.
         status: file for the guard's last word, may be empty.
         keep_fds: lock files that the guard holds until its sweep is over; the job gets none.
+        hide: what must not get into the logs; None lets the job write them itself.
     """
 
     argv: Sequence[str]
@@ -49,6 +67,7 @@ class Start(Frozen):
     grace_s: float = 30.0
     status: str = ""
     keep_fds: tuple[int, ...] = ()
+    hide: Hide | None = None
 
 
 @spec
@@ -109,6 +128,9 @@ class Guarded:
             "status": spec.status,
             "driver": [os.getpid(), _start_time()],
         }
+        if spec.hide is not None:
+            forms = [form.decode("latin-1") for form in spec.hide.forms]
+            order["hide"] = {**vars(spec.hide), "forms": forms}
         _register(guard)
         line = json.dumps(order).encode("utf-8", "surrogatepass") + b"\n"
         with contextlib.suppress(BrokenPipeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from gputasks.fingerprint import diff
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from gputasks.receipts.inputs import Inputs
 
 ABSENT = object()
+_NAME = re.compile(r"(-c )?[A-Za-z0-9./-]*")
 
 
 class Cause(TypedDict):
@@ -70,8 +72,45 @@ def compare(
     causes += _mapping("artifact", "artifact ", old["artifacts"], new["artifacts"])
     if old["python"] != new["python"]:
         causes.append(_value("python", "python", old["python"], new["python"]))
-    causes += _mapping("package", "package ", old["packages"], new["packages"], bare=True)
-    return causes
+    return [*causes, *_environment(old, new, layout)]
+
+
+def _environment(old: Inputs, new: Inputs, layout: Layout) -> Iterator[Cause]:
+    """Requirements and packages.
+
+    A receipt of an earlier version has no requirements.  While the environment is not there, its
+    packages are unknown; those of the receipt are believed if no requirement leaves a choice.
+    """
+    before, after = old.get("requirements") or {}, new.get("requirements") or {}
+    found = [*_requirements(before.get("lines") or [], after.get("lines") or [])]
+    found += _paths("requirement", before.get("local") or {}, after.get("local") or {}, layout)
+    yield from found
+    if new["packages"] is not None:
+        yield from _mapping("package", "package ", old["packages"], new["packages"], bare=True)
+    elif not found and not after.get("pinned"):
+        yield cause("environment", "", "its environment is not built here yet")
+
+
+def _requirements(old: list[str], new: list[str]) -> Iterator[Cause]:
+    """Lines that differ, those of one package together."""
+    gone = {_about(line): line for line in old if line not in new}
+    come = {_about(line): line for line in new if line not in old}
+    for name in sorted({*gone, *come}):
+        before, after = gone.get(name), come.get(name)
+        if before is None:
+            text = f"requirements changed: {_show(after, bare=True)} added"
+        elif after is None:
+            text = f"requirements changed: {_show(before, bare=True)} removed"
+        else:
+            text = f"requirements changed: {_show(before, bare=True)} -> {_show(after, bare=True)}"
+        yield cause("requirement", name, text, before, after)
+
+
+def _about(line: str) -> str:
+    """The package, or the option, that a line of requirements is about, and its marker."""
+    head, _, marker = line.partition("; ")
+    found = _NAME.match(head)
+    return f"{found[0] if found else head}{marker}"
 
 
 def _value(kind: str, name: str, old: Any, new: Any) -> Cause:

@@ -30,16 +30,22 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
     """The fingerprint of a run now.
 
     Returns:
-        `{"version", "params", "args", "argv", "env", "workers", "python", "packages", "files",
-        "code", "missing"}`: `files` and `code` map paths to digests, `missing` lists declared
-        inputs that are not there.
+        `{"version", "params", "args", "argv", "env", "workers", "python", "requirements",
+        "packages", "files", "code", "missing"}`: `files` and `code` map paths to digests, `missing`
+        lists declared inputs that are not there.  `packages` is None while the task's own
+        environment is not there.
 
     Raises:
         ConfigError: the script is missing or does not parse.
         MachineError: an input cannot be read.
 
     """
-    used = interpreter(_python(run), digests=digests)
+    own = None
+    if run.has_environment:
+        from gputasks import environments
+
+        own = environments.look(run, digests)
+    used = interpreter(python_of(run), digests=digests) if own is None else own.interpreter()
     scripts = _scripts(run, used.source_dirs, digests)
     missing: list[str] = []
     inputs: Inputs = {
@@ -56,14 +62,18 @@ def take_inputs(run: Run, digests: Digests) -> Inputs:
         "workers": {"nproc_per_node": run.nproc_per_node, "gpu_count": run.resources.gpu_count},
         "artifacts": {a.name: a.path for a in run.artifacts},
         "python": "",
+        "requirements": {},
         "packages": {},
         "files": _digest_all(run.file_dep, digests, missing),
         "code": _digest_all(scripts, digests, missing),
         "missing": missing,
     }
-    if scripts:
+    if own is not None:
+        missing.extend(own.requirements.missing)
+        inputs["requirements"] = own.requirements.as_input()
+    if scripts or own is not None:
         inputs["python"] = f"{used.implementation} {used.version}"
-        inputs["packages"] = dict(used.packages)
+        inputs["packages"] = dict(used.packages) if own is None or own.ready() else None
     return inputs
 
 
@@ -74,7 +84,13 @@ def resume_digest(inputs: Inputs, resume_params: Iterable[str]) -> str:
 
 
 def inputs_digest(inputs: Inputs) -> str:
-    """One digest of a fingerprint: two runs with the same one would do the same."""
+    """One digest of a fingerprint: two runs with the same one would do the same.
+
+    Requirements that leave no choice speak for the packages, so that it is the same before and
+    after their environment was made.
+    """
+    if inputs["requirements"].get("pinned"):
+        inputs = {**inputs, "packages": {}}
     text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -92,10 +108,12 @@ def changed_during(before: Inputs, run: Run, digests: Digests) -> list[str]:
         return [error.message]
     old = {**before["files"], **before["code"]}
     new = {**after["files"], **after["code"]}
-    return sorted(p for p in {*old, *new} if old.get(p) != new.get(p))
+    changed = sorted(p for p in {*old, *new} if old.get(p) != new.get(p))
+    return changed + ["requirements"] * (before["requirements"] != after["requirements"])
 
 
-def _python(run: Run) -> str:
+def python_of(run: Run) -> str:
+    """The interpreter whose packages count, as a path or a name; empty for the driver's."""
     if run.kind == "command" and not run.python:
         name = run.argv[0]
         return name if os.sep in name and os.path.basename(name).startswith("python") else ""

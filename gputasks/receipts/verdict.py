@@ -102,7 +102,7 @@ def _causes(
     if found is None:
         return [_no_receipt(history.latest(layout, task), recorded)]
     if recorded is None:
-        return [cause("record", "", "doit has no record of it: its database is new", None)]
+        return [cause("record", "", "doit has no record of it: its receipt is checked")]
     if recorded != found.run:
         text = f"doit recorded run {recorded}, the receipt is of run {found.run}"
         return [cause("record", "", text, recorded, found.run)]

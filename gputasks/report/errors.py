@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from gputasks.errors import render
+from gputasks.report.glyphs import glyphs, spell
 from gputasks.report.stream import Stream
 
 if TYPE_CHECKING:
@@ -20,7 +21,8 @@ RED, CYAN, RESET = "\x1b[31m", "\x1b[36m", "\x1b[0m"
 def show(error: GputasksError, stream: TextIO | None = None) -> None:
     """Print an error; colour only marks the words that say what a line is."""
     target = sys.stderr if stream is None else stream
-    text = render(error)
+    out = Stream(target)
+    text = spell(render(error), glyphs(out.encoding, os.environ))
     if target.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb":
         lines = [
             f"{RED}error:{RESET}{t[6:]}" if t.startswith("error:")
@@ -29,4 +31,4 @@ def show(error: GputasksError, stream: TextIO | None = None) -> None:
             for t in text.splitlines()
         ]  # fmt: skip
         text = "\n".join(lines)
-    Stream(target).line(text)
+    out.line(text)

@@ -1,4 +1,4 @@
-"""Three ways to show the same: a live block, plain lines, JSON lines."""
+"""Ways to show the same: permanent lines, lines with a time, JSON lines; `live` has the block."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gputasks.report import text
+from gputasks.report.glyphs import glyphs, spell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +26,15 @@ class Face:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
+        self.glyphs = glyphs(stream.encoding, os.environ)
 
     def say(self, line: str) -> None:
-        """One permanent line."""
-        self.stream.line(line)
+        """One permanent line, or several."""
+        self.stream.line(spell(text.clean(line), self.glyphs))
+
+    def quote(self, output: str) -> None:
+        """What a task printed."""
+        self.say(output)
 
     def started(self, view: TaskView, reasons: Sequence[str]) -> None:
         """A task starts."""
@@ -55,9 +61,15 @@ class Face:
         }
         self.say(text.finished_text(view.name, finished))
         if output:
-            self.say(output.rstrip("\n"))
+            self.quote(output.rstrip("\n"))
         if failure is not None:
             self.say(failure)
+
+    def cut_off(self, view: TaskView, now: float) -> None:
+        """doit ends before the task could: a signal."""
+        finished = view.finished or {"outcome": "interrupted", "duration_s": now - view.started}
+        line = text.finished_text(view.name, finished)
+        self.say(line + (f" · log: {view.log}" if view.log else ""))
 
     def skipped(self, name: str, why: str) -> None:
         """Nothing to do."""
@@ -85,27 +97,46 @@ class PlainFace(Face):
         super().__init__(stream)
         self._every = float(os.environ.get("GPUTASKS_PROGRESS_S") or PROGRESS_S)
         self._said: dict[str, float] = {}
+        self._late: dict[str, list[int]] = {}
 
     def say(self, line: str) -> None:
         """A line with the time before it; further lines of an error stand alone."""
         if line.startswith(("-- ", "error: ")):
-            self.stream.line(line)
+            super().say(line)
         else:
-            self.stream.line(f"{text.stamp(time.time())} {line}")
+            super().say(f"{text.stamp(time.time())} {line}")
+
+    def quote(self, output: str) -> None:
+        """Without a time: it was printed earlier."""
+        super().say(output)
 
     def event(self, view: TaskView, event: Event) -> None:
         """Progress is a line at most every 30 s, and one when it is complete."""
         super().event(view, event)
         if event["kind"] == "phase" and event.get("text"):
             self.say(f"{view.name}: {text.one_line(str(event['text']))}")
+        if event["kind"] == "attempt":
+            self._said.pop(view.name, None)
         if event["kind"] != "progress" or view.phase == "build":
             return  # steps of a build are told one by one
         now, complete = time.monotonic(), view.fraction() == 1.0
         last = self._said.setdefault(view.name, now)
         if now - last >= self._every or (complete and last != COMPLETE):
             self._said[view.name] = COMPLETE if complete else now
-            where = view.title(time.time()).removeprefix(f"{view.name}  ")
-            self.say(f"{view.name}: {where}  {view.numbers()}".rstrip())
+            self.say(f"{view.name}: {view.numbers()}")
+
+    def tick(self, views: Sequence[TaskView]) -> None:
+        """Workers that do not come are worth a line, and that they came after all as well."""
+        for view in views:
+            late = view.late(time.time())
+            said = self._late.get(view.name)
+            if late and said is None:
+                self.say(f"{view.name}: {', '.join(view.rank_texts(time.time()))}")
+                self._late[view.name] = late
+            elif said is not None and not late:
+                del self._late[view.name]
+                if view.ranks:
+                    self.say(f"{view.name}: ranks {len(view.ranks)}/{view.world_size}")
 
 
 class JsonFace(Face):
@@ -132,6 +163,10 @@ class JsonFace(Face):
         more = {} if failure is None else {"error": failure, "output": output}
         self._put(t=round(now, 3), kind="task", task=view.name, status=status, **more)
 
+    def cut_off(self, view: TaskView, now: float) -> None:
+        """doit ends before the task could."""
+        self._put(t=round(now, 3), kind="task", task=view.name, status="interrupted")
+
     def skipped(self, name: str, why: str) -> None:
         """Nothing to do."""
         self._put(t=round(time.time(), 3), kind="task", task=name, status=why.replace(" ", "_"))
@@ -139,76 +174,3 @@ class JsonFace(Face):
     def done(self, *, failed: bool) -> None:
         """The last line."""
         self._put(t=round(time.time(), 3), kind="done", failed=failed)
-
-
-class LiveFace(Face):
-    """A small block that moves, replaced by one permanent line per task.
-
-    rich is imported at the first task that runs: a no-op does without, and a display that lives
-    before doit forks deadlocks in rich's lock.  It refreshes itself only from the reporter's tick.
-    """
-
-    def __init__(self, stream: Stream) -> None:
-        super().__init__(stream)
-        self._live: Any = None
-
-    def say(self, line: str) -> None:
-        """Above the block."""
-        if self._live is None:
-            self.stream.line(line)
-            return
-        from rich.text import Text
-
-        self._live.console.print(Text(line), soft_wrap=True, highlight=False)
-
-    def tick(self, views: Sequence[TaskView]) -> None:
-        """Draw the block anew."""
-        if self._live is None:
-            if not views:
-                return
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(
-                console=Console(stderr=True),
-                auto_refresh=False,
-                transient=True,
-                redirect_stdout=True,
-            )
-            self._live.start()
-        self._live.update(self._block(views), refresh=True)
-
-    def _block(self, views: Sequence[TaskView]) -> Any:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-        from rich.text import Text
-
-        rows: list[Any] = []
-        now = time.time()
-        for view in views[:6]:
-            rows.append(Text(view.title(now), style="bold", no_wrap=True, overflow="ellipsis"))
-            fraction, numbers = view.fraction(), view.numbers()
-            if view.waiting:
-                rows.append(Text(f"  {view.waiting}", no_wrap=True, overflow="ellipsis"))
-            elif fraction is not None:
-                line = Table.grid(padding=(0, 1))
-                line.add_column(width=20)
-                line.add_column(no_wrap=True, overflow="ellipsis")
-                line.add_row(ProgressBar(total=1.0, completed=fraction, width=20), Text(numbers))
-                rows.append(line)
-            elif numbers:
-                rows.append(Text(f"  {numbers}", no_wrap=True, overflow="ellipsis"))
-        if len(views) > 6:
-            rows.append(Text(f"and {len(views) - 6} more"))
-        return Group(*rows)
-
-    def without_block(self) -> Face:
-        """Permanent lines only."""
-        return Face(self.stream)
-
-    def close(self) -> None:
-        """Take the block away, show the cursor."""
-        if self._live is not None:
-            live, self._live = self._live, None
-            live.stop()

@@ -8,6 +8,7 @@ its run, in every mode alike.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -15,7 +16,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from gputasks.events import Follower
-from gputasks.report.faces import JsonFace, LiveFace, PlainFace
+from gputasks.report.faces import JsonFace, PlainFace
+from gputasks.report.live import LiveFace
 from gputasks.report.stream import Stream
 from gputasks.report.view import TaskView
 
@@ -51,8 +53,11 @@ class Reporter:
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._ending = threading.Event()
+        self._stopped = False
         self._failed = False
         self._plain = False
+        self._others: list[Any] = []
+        self._workers: list[Any] = []
 
     @property
     def _mine(self) -> bool:
@@ -64,6 +69,7 @@ class Reporter:
 
         interrupts.install()
         self._plain = _any_plain(tasks, selected)
+        self._others = _children()
 
     def get_status(self, task: Task) -> None:
         """A task is about to be looked at."""
@@ -72,17 +78,29 @@ class Reporter:
         """A task starts."""
         if not self._mine or not task.actions:
             return
+        from doit.action import PythonAction
+
         meta = _meta(task)
         with self._lock:
             view = TaskView(task.name)
             folder = meta.get("run_dir")
             follower = Follower(os.path.join(folder, "events.jsonl")) if folder else None
+            if not meta:
+                # doit gives a task of `io: {"capture": False}` the terminal itself; a program that
+                # Python code starts has it as well.
+                view.owns_terminal = not task.io.capture
+                view.may_print = any(isinstance(a, PythonAction) for a in task.actions)
             self._running[task.name] = (view, follower)
+            if self._thread is None:
+                # Those of `doit -n N -P process`; a dodo.py may have others.
+                self._workers = [c for c in _children() if c not in self._others]
+            if self._thread is None and self._plain and self._workers:
+                # Plain tasks in doit's worker processes print past any block, and through it.
+                self.face = self.face.without_block()
+            if view.owns_terminal:
+                self.face.tick([v for v, _ in self._running.values()])
             self.face.started(view, meta.get("reasons") or [])
             if self._thread is None:
-                if self._plain and _forked():
-                    # Plain tasks in doit's worker processes print past any block, and through it.
-                    self.face = self.face.without_block()
                 atexit.register(self._stop)
                 self._thread = threading.Thread(target=self._follow, daemon=True)
                 self._thread.start()
@@ -122,10 +140,13 @@ class Reporter:
         self.face.problem(msg)
 
     def complete_run(self) -> None:
-        """All is over, in whatever way."""
-        if self._mine:
+        """All is over, in whatever way.
+
+        After Ctrl-C under `-n` runs are still ending, in daemon threads or forked workers: the end
+        of the process waits for them, and only then tells how they ended.
+        """
+        if self._mine and not (self._running and self._thread is not None):
             self._stop()
-            self.face.done(failed=self._failed)
 
     # -- following -----------------------------------------------------------------------------
 
@@ -142,8 +163,12 @@ class Reporter:
 
     def _read(self, view: TaskView, follower: Follower) -> None:
         for event in follower.events():
-            view.apply(event)
-            self.face.event(view, event)
+            # What a worker's file says may be anything; that is no reason to fail a run.
+            with contextlib.suppress(
+                ArithmeticError, AttributeError, LookupError, TypeError, ValueError
+            ):
+                view.apply(event)
+                self.face.event(view, event)
 
     def _end(self, task: Task, failure: str | None, *, kind: str = "") -> None:
         with self._lock:
@@ -158,14 +183,21 @@ class Reporter:
             self.face.ended(view, failure, output, time.time())
 
     def _stop(self) -> None:
-        if not self._mine or self._ending.is_set():
+        if not self._mine or self._stopped:
             return
+        self._stopped = True
+        while self._running and any(worker.is_alive() for worker in self._workers):
+            # multiprocessing would wait for them next, but nobody would hear what they say.
+            time.sleep(TICK_S)
         self._ending.set()
         if self._thread is not None:
             self._thread.join(2)
         with self._lock:
             self._look()
-        self.face.close()
+            for view, _ in self._running.values():
+                self.face.cut_off(view, time.time())
+            self.face.close()
+            self.face.done(failed=self._failed or bool(self._running))
 
 
 def _meta(task: Task) -> dict[str, Any]:
@@ -187,10 +219,10 @@ def _any_plain(tasks: Mapping[str, Task], selected: Iterable[str]) -> bool:
     return False
 
 
-def _forked() -> bool:
-    """True under `doit -n N -P process`."""
+def _children() -> list[Any]:
+    """Processes that were forked by multiprocessing, which nobody need have imported."""
     multiprocessing = sys.modules.get("multiprocessing")
-    return multiprocessing is not None and bool(multiprocessing.active_children())
+    return [] if multiprocessing is None else multiprocessing.active_children()
 
 
 def _captured(task: Task) -> str:

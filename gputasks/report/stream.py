@@ -10,20 +10,25 @@ class Stream:
     """Lines to a text stream; a stream that is gone is given up, never an error of the run."""
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+        self.raw = stream
         self._gone = False
 
     def line(self, text: str) -> None:
         """Write one line, whole."""
         if self._gone:
             return
-        encoding = getattr(self._stream, "encoding", None) or "utf-8"
+        encoding = self.encoding or "utf-8"
         safe = text.encode(encoding, "backslashreplace").decode(encoding)
         try:
-            self._stream.write(safe + "\n")
-            self._stream.flush()
+            self.raw.write(safe + "\n")
+            self.raw.flush()
         except (OSError, ValueError):
             self._gone = True
+
+    @property
+    def encoding(self) -> str | None:
+        """What the stream writes, where it knows."""
+        return getattr(self.raw, "encoding", None)
 
     @property
     def live(self) -> bool:
@@ -35,6 +40,6 @@ class Stream:
 
     def _isatty(self) -> Any:
         try:
-            return self._stream.isatty()
+            return self.raw.isatty()
         except (OSError, ValueError):
             return False

@@ -9,17 +9,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gputasks.events import Follower
+from gputasks.hints import hints
 from gputasks.launch.memory import count_oom_kills
 from gputasks.launch.stalls import StallWatch, collect_stacks, group_stacks
 from gputasks.layout import write_json
+from gputasks.nodes.sampler import sampling
 from gputasks.proc import Guarded, Start, interrupts, kill_marked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from gputasks.events import Event, EventLog
     from gputasks.launch.local import Attempt
     from gputasks.leases import TaskLock
     from gputasks.proc import Ended
-    from gputasks.specs import Command, Outcome, Run
+    from gputasks.secrets import Secrets
+    from gputasks.specs import Command, Gpu, Outcome, Run
 
 TICK_S = 0.05
 FAIL_FAST_S = 10.0
@@ -27,6 +32,9 @@ FAIL_FAST_S = 10.0
 
 LAUNCHER_S = 10.0
 """And the launcher this long to tell how they ended."""
+
+TOLD = ("rank", "progress", "facts", "note")
+"""What workers have a say in; their files may hold anything."""
 
 
 @dataclass
@@ -43,6 +51,7 @@ class AttemptResult:
         ended_by_us: ranks that were killed because another had failed.
         facts: what the framework told of the training: batch, precision, best checkpoint.
         oom_kills: how often the kernel killed for lack of memory meanwhile, None when not known.
+        gpus: what the leased GPUs did, see `GpuSampler.summary`.
 
     """
 
@@ -56,6 +65,7 @@ class AttemptResult:
     ended_by_us: list[int] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     oom_kills: int | None = None
+    gpus: list[dict[str, Any]] = field(default_factory=list)
 
 
 def run_attempt(
@@ -68,6 +78,8 @@ def run_attempt(
     log: EventLog,
     lock: TaskLock,
     deadline: float | None,
+    secrets: Secrets,
+    gpus: Sequence[Gpu] = (),
 ) -> AttemptResult:
     """Start, follow, end.
 
@@ -80,6 +92,8 @@ def run_attempt(
         log: the run's event log.
         lock: the task's lock, kept warm.
         deadline: monotonic time at which the run has lasted long enough.
+        secrets: what must not be seen of it.
+        gpus: the leased ones, whose load is sampled.
 
     Raises:
         OSError: the attempt's folder cannot be written.
@@ -88,6 +102,9 @@ def run_attempt(
     os.makedirs(attempt.events)
     write_json(attempt.params, dict(run.params), sync=False)
     follow = _Follow(run, attempt, world_size, log)
+    follow.hide = secrets.hide
+    ranks = range(world_size if run.kind == "train" else 0)
+    logs = tuple(attempt.rank_log(rank) for rank in ranks)
     with interrupts.deferred():
         before = count_oom_kills()
         began = time.monotonic()
@@ -101,19 +118,26 @@ def run_attempt(
                 grace_s=run.stop_grace_s,
                 status=os.path.join(attempt.folder, "guard.json"),
                 keep_fds=keep_fds,
+                hide=secrets.hide_in(attempt.folder, logs, attempt.events),
             )
         )
         ended = None
-        while ended is None:
-            ended = guard.wait(TICK_S)
-            lock.heartbeat()
-            follow.look()
-            _end_if_needed(guard, follow, deadline)
+        with sampling(gpus, attempt.folder, mark=attempt.mark, log=log) as sampler:
+            while ended is None:
+                ended = guard.wait(TICK_S)
+                lock.heartbeat()
+                follow.look()
+                if sampler is not None:
+                    sampler.look()
+                _end_if_needed(guard, follow, deadline)
         follow.look()
+        secrets.clean(attempt.folder, (attempt.output, *logs))
         duration_s = round(time.monotonic() - began, 3)
         after = count_oom_kills()
         kills = None if before is None or after is None else after - before
-        return _result(ended, follow, duration_s, kills)
+        result = _result(ended, follow, duration_s, kills)
+        result.gpus = [] if sampler is None else sampler.summary()
+        return result
 
 
 class _Follow:
@@ -140,12 +164,16 @@ class _Follow:
         self._pids: dict[int, int] = {}
         self._stalls = StallWatch(ranks, run.stall_timeout_s) if run.kind == "train" else None
         self._looked = 0.0
+        self.hide: Callable[[Any], Any] = lambda value: value
+        self._hinted: set[str] = set()
 
     def look(self) -> None:
         """Pass on what is new."""
         for rank, follower in self._followers.items():
             for event in follower.events():
-                self._pass_on(rank, event)
+                if event["kind"] in TOLD:
+                    with contextlib.suppress(ArithmeticError, TypeError, ValueError):
+                        self._pass_on(rank, event)
         now = time.monotonic()
         if self._stalls is not None and now - self._looked >= 1.0:
             self._looked = now
@@ -155,6 +183,7 @@ class _Follow:
                     self._stalls.output(rank, info.st_size, now)
 
     def _pass_on(self, rank: int, event: Event) -> None:
+        event = {**self.hide(event), "kind": event["kind"]}
         if self._stalls is not None:
             self._stalls.activity(rank, time.monotonic())
         if event["kind"] == "rank":
@@ -169,6 +198,11 @@ class _Follow:
             self.facts.update({k: v for k, v in event.items() if k not in ("t", "kind", "rank")})
         fields = {k: v for k, v in event.items() if k not in ("t", "kind", "rank")}
         self.log.write(event["kind"], rank=rank, **fields)
+        if event["kind"] == "facts" and rank == 0 and self.attempt.number == 0:
+            for text in hints(known_facts(self.run, len(self._followers), self.facts)):
+                if text not in self._hinted:  # facts are told twice
+                    self._hinted.add(text)
+                    self.log.write("note", level="info", text=text)
 
     def failed_for(self) -> float:
         """Seconds since a worker was seen to have failed."""
@@ -187,6 +221,8 @@ class _Follow:
 
         That wait is fixed in torch 2.13, `--shutdown-timeout` is only for signals to the agent.
         """
+        if self.run.kind != "train":
+            return False  # its output is the user's, and may be long
         try:
             with open(self.attempt.output, "rb") as file:
                 file.seek(self._output_read)
@@ -194,7 +230,7 @@ class _Follow:
         except OSError:
             return False
         self._output_read += len(data)
-        return self.run.kind == "train" and b"closing signal SIGTERM" in data
+        return b"closing signal SIGTERM" in data
 
     def end_workers(self) -> None:
         """Kill the workers that outlive another's failure."""
@@ -222,6 +258,21 @@ class _Follow:
         plural = "s" if len(silent) > 1 else ""
         limit = self.run.stall_timeout_s or 0
         return f"no sign of life from rank{plural} {ranks} for {limit:g} s\n{group_stacks(stacks)}"
+
+
+def known_facts(
+    run: Run, world_size: int, framework: dict[str, Any], **more: Any
+) -> dict[str, Any]:
+    """The facts of a run on this node, as `hints` takes them."""
+    cores = len(os.sched_getaffinity(0))
+    return {
+        "world_size": world_size,
+        "local_world_size": world_size,
+        "cpu_count": cores,
+        "params": run.params,
+        "framework": framework,
+        **more,
+    }
 
 
 def _end_if_needed(guard: Guarded, follow: _Follow, deadline: float | None) -> None:

@@ -15,7 +15,7 @@ from gputasks.leases import lock_task
 from gputasks.proc import Interrupted, interrupts
 from gputasks.receipts import evaluate
 from gputasks.receipts import receipt as receipts
-from gputasks.run import messages
+from gputasks.run import messages, surroundings
 from gputasks.run.course import Course
 from gputasks.run.job import Done, interrupted
 
@@ -78,15 +78,25 @@ def _locked(job: Job) -> Done:
         waiting.tidy()
         raise Interrupted(interrupts.requested or 2)
     try:
-        if lock.waited:
+        if lock.waited or job.unrecorded:
             done = _made_meanwhile(job)
             if done is not None:
                 waiting.tidy()
                 return done
+        if surroundings.decides(job):
+            surroundings.prepare(job, log, lock)
+            before, done = job.reasons, _made_meanwhile(job)
+            if done is not None:
+                log.write("note", text="it holds the same packages as before: nothing to do")
+                return done
+            if job.reasons != before:
+                log.write("note", text=f"runs: {', '.join(job.reasons[:3])}")
         return Course(job, log, lock).go()
     except OSError as error:
         raise messages.machine_error(error) from error
     finally:
+        if job.environment is not None:
+            job.environment.release()
         lock.release()
 
 

@@ -15,6 +15,7 @@ from gputasks.artifacts import aside
 from gputasks.cache.cache import Damaged
 from gputasks.cache.copying import Cancelled
 from gputasks.errors import GputasksError, MachineError, render
+from gputasks.hints import hints
 from gputasks.launch.local import Attempt, local_command
 from gputasks.leases import lease_gpus
 from gputasks.nodes import local_node
@@ -22,8 +23,8 @@ from gputasks.proc import Interrupted, interrupts
 from gputasks.receipts import Receipt
 from gputasks.receipts import receipt as receipts
 from gputasks.receipts.inputs import changed_during
-from gputasks.run import keeping, messages, preflight, retries
-from gputasks.run.attempt import AttemptResult, run_attempt
+from gputasks.run import keeping, messages, preflight, retries, surroundings
+from gputasks.run.attempt import AttemptResult, known_facts, run_attempt
 from gputasks.run.job import Done, Job, interrupted
 from gputasks.run.record import RunRecord
 from gputasks.run.stage import Stage
@@ -59,6 +60,8 @@ class Course:
         """
         run, job = self.run, self.job
         entry = None if job.forced else keeping.kept(run, job.inputs, job.layout)
+        if entry is not None:
+            surroundings.adopt(job, entry)
         env, python = ({}, "") if entry is not None else self._ready()
         self.stage.check()
         previous = history.latest(job.layout, job.task)
@@ -73,7 +76,12 @@ class Course:
                     return done
                 env, python = self._ready()
             resume = self.stage.prepare(previous, forced=job.forced)
+            if previous is not None and previous["outcome"] == "lost":
+                # Its guards may have been killed before they could clean what scripts wrote.
+                self.secrets.clean(job.layout.run(job.task, previous["run"]), ())
             placement = self._lease()
+            for text in self.secrets.notes:
+                self._note(text)
             self._attempts(placement, resume, python=python, env=env)
             self.log.write("phase", phase="verify")
             self.stage.verify()
@@ -99,7 +107,12 @@ class Course:
     def _ready(self) -> tuple[dict[str, str], str]:
         """Variables and interpreter, when nothing speaks against a start."""
         job = self.job
-        env = secrets.resolve(self.run.env, os.environ)
+        self.secrets = secrets.resolve(self.run.env, os.environ, self.root)
+        self.log.hide = self.record.hide = self.secrets.hide
+        env = self.secrets.env
+        if self.run.has_environment:
+            own = surroundings.prepare(job, self.log, self.lock)
+            env = own.activated(env, self.secrets.environ)
         return env, preflight.check(self.run, job.inputs, self.root, job.digests)
 
     # -- steps ---------------------------------------------------------------------------------
@@ -143,6 +156,8 @@ class Course:
         placement = plan.place(run, node, self.lease.gpus)
         backend = plan.backend(placement)
         self.record.place(placement, backend)
+        if job.environment is not None:
+            self.record.data["environment"] = job.environment.environment.name
         self.record.save()
         self.log.write(
             "placed",
@@ -197,7 +212,7 @@ class Course:
             attempt,
             root=self.root,
             python=python,
-            environ=os.environ,
+            environ=self.secrets.environ,
             env=env,
         )
         self.stage.look()
@@ -207,10 +222,12 @@ class Course:
             command,
             attempt,
             world_size=placement.world_size,
-            keep_fds=(self.lock.fd, *(self.lease.fds if self.lease else ())),
+            keep_fds=self._held(),
             log=self.log,
             lock=self.lock,
             deadline=deadline,
+            secrets=self.secrets,
+            gpus=self.lease.gpus if self.lease else (),
         )
         self.result = result
         entry: dict[str, Any] = {
@@ -222,6 +239,8 @@ class Course:
             "argv": list(command.argv),
         }
         self.record.data["attempts"].append(entry)
+        if result.gpus:
+            self.record.data["gpus"] = result.gpus
         if result.outcome == "succeeded":
             self.record.save()
             return None
@@ -229,7 +248,11 @@ class Course:
         entry["failures"] = failure.failures
         self.record.save()
         if failure.failures:
-            self.log.write("failure", **failure.failures[0])
+            first = failure.failures[0]
+            self.log.write("failure", **first)
+            known = {"outcome": failure.outcome, "cause": first.get("cause")}
+            for text in hints(known_facts(self.run, placement.world_size, result.facts, **known)):
+                self._note(text, level="info")
         if result.signum is not None:
             raise Interrupted(result.signum)
         return failure
@@ -261,6 +284,11 @@ class Course:
             said["duration_s"],
             restored={"task": entry.task, "run": entry.run, "stored": entry.stored},
         )
+
+    def _held(self) -> tuple[int, ...]:
+        """Files whose locks must outlive us, if need be: they end with the last worker."""
+        leased = self.lease.fds if self.lease else ()
+        return (self.lock.fd, *leased, *(self.job.environment.fds if self.job.environment else ()))
 
     def _publish(self) -> Done:
         job, run = self.job, self.run
@@ -318,6 +346,7 @@ class Course:
                 checkpoint=messages.best_checkpoint(facts, self.root),
                 metrics=metrics,
                 restored=restored,
+                gpus=self.record.data.get("gpus"),
             )
         return Done(job.run_id, outputs, metrics)
 

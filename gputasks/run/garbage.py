@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
-from gputasks import history
+from gputasks import environments, history
 from gputasks.artifacts import aside
 from gputasks.cache import sweep
 from gputasks.layout import read_json
@@ -53,6 +53,7 @@ def items(layout: Layout, *, keep_runs: int, older_than_s: float) -> list[Item]:
         found += _runs(layout, unquote(name), keep_runs, then)
     found += _trash(layout, then)
     found += _manifests(layout)
+    found += _environments(layout, then)
     for name in _names(layout.state):
         path = os.path.join(layout.state, name)
         if ".damaged-" in name and _written(path) < then:
@@ -113,6 +114,23 @@ def _manifests(layout: Layout) -> Iterator[Item]:
             yield Item("manifest", path, size_of(path), "no receipt names it")
 
 
+def _environments(layout: Layout, then: float) -> Iterator[Item]:
+    """Virtual environments that neither a newest run nor a receipt's had, and that nobody uses.
+
+    In a folder that checkouts share, the runs of the others are not known: there only age counts.
+    """
+    in_use = set()
+    for name in _names(os.path.join(layout.state, "runs")):
+        task = unquote(name)
+        receipt = receipts.read(layout, task)
+        records = [history.latest(layout, task)]
+        records += [history.load(layout, task, receipt.run)] if receipt else []
+        in_use |= {r["environment"] for r in records if r and r.get("environment")}
+    for path, size, used in environments.unused(environments.home(layout), in_use):
+        if used < then:
+            yield Item("environment", path, size, "no newest run used it")
+
+
 def cache_items(cache: Cache, *, cap: int, unused_since: float) -> tuple[list[Item], sweep.Surplus]:
     """What may go from the cache, for people and for `sweep.remove`."""
     going = sweep.surplus(cache, cap, unused_since=unused_since)
@@ -128,7 +146,9 @@ def remove(found: list[Item]) -> int:
     """Remove; how many bytes that gave back."""
     freed = 0
     for item in found:
-        if item.kind != "cache":
+        if item.kind == "environment":
+            freed += item.size if environments.remove(item.path) else 0
+        elif item.kind != "cache":
             aside.remove(item.path)
             freed += 0 if os.path.lexists(item.path) else item.size
     return freed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gputasks.proc import interrupts
 
 if TYPE_CHECKING:
+    from gputasks.environments import Held
     from gputasks.fingerprint import Digests
     from gputasks.layout import Layout
     from gputasks.receipts.inputs import Inputs
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Job:
-    """What to do: the definition, the fingerprint taken before, and why it runs."""
+    """What to do: the definition, the fingerprint taken before, and why it runs.
+
+    `forced`: neither the cache nor an earlier attempt counts.  `unrecorded`: only doit's own record
+    is missing, so an intact receipt is enough.  `environment`: the task's own, once it is there,
+    held while the task runs.
+    """
 
     task: str
     run: Run
@@ -26,6 +32,8 @@ class Job:
     reasons: list[str]
     run_id: str
     forced: bool = False
+    unrecorded: bool = False
+    environment: Held | None = None
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gputasks.artifacts.outputs import files_of
 from gputasks.errors import GputasksError, MachineError, RunFailedError
 from gputasks.launch.failures import find_cause
+from gputasks.launch.logs import last_lines, read_end
 from gputasks.units import format_duration
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _command_failed(
         except ValueError:
             name = f"signal {-code}"
         code = 128 - code
-    lines = tail(attempt.output)
+    lines = last_lines(read_end(attempt.output), TAIL)
     what = "pipeline" if run.shell else f"`{run.argv[0]}`" if run.argv else "the launcher"
     hint = f"`gputasks logs {task}` shows the whole log"
     if name == "SIGKILL":
@@ -162,17 +163,6 @@ def _stopped(
         hint=f"`doit {task}` resumes from its newest checkpoint" if resumes else "",
     )
     return OutcomeError(result.outcome, error, [asdict(f) for f in failures])
-
-
-def tail(path: str, lines: int = TAIL) -> list[str]:
-    """The last lines of a log, however large it is; carriage returns end lines too."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 65536))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return []
-    return [line[:500] for line in text.replace("\r", "\n").splitlines() if line.strip()][-lines:]
 
 
 def log_of(folder: str, run: Run, root: str) -> str:

@@ -15,9 +15,14 @@ from gputasks.receipts.inputs import inputs_digest, resume_digest
 from gputasks.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gputasks.layout import Layout
     from gputasks.receipts.inputs import Inputs
     from gputasks.specs import Image, Placement, Run
+
+
+OURS = ("task", "run", "kind", "outcome", "inputs_digest", "resume_digest")
 
 
 class RunRecord:
@@ -31,6 +36,8 @@ class RunRecord:
         self._began = time.monotonic()
         self.started = time.time()
         self.data: dict[str, Any] = {}
+        self.hide: Callable[[Any], Any] | None = None
+        """What takes secrets out of the record."""
 
     def open(
         self, run: Run, inputs: Inputs, reasons: list[str], git: dict[str, Any] | None
@@ -95,7 +102,11 @@ class RunRecord:
             OSError: no space or no permission.
 
         """
-        write_json(os.path.join(self.folder, "run.json"), self.data)
+        data = self.data
+        if self.hide is not None:
+            # Our own words stay, whatever somebody has for a password.
+            data = {**self.hide(data), **{k: v for k, v in data.items() if k in OURS}}
+        write_json(os.path.join(self.folder, "run.json"), data)
 
     def place(self, placement: Placement, backend: str) -> None:
         """Note where the workers are."""

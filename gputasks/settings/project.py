@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 DEFAULT = "gputasks.toml"
 PYPROJECT = "pyproject.toml"
-TABLES = ("runs", "images", "nodes", "node_pools", "resource_pools", "cache")
+INSIDE = ("tool", "gputasks")
+TABLES = ("runs", "images", "nodes", "node_pools", "resource_pools", "cache", "secrets")
 
 
 class Named(dict[str, T]):
@@ -94,47 +95,57 @@ def find() -> Project | None:
         ConfigError: as `load`.
 
     """
-    pyproject = _pyproject()
-    if os.path.lexists(DEFAULT) or (pyproject is not None and _has_table(pyproject)):
-        return load()
-    return None
+    return None if beside("") is None else load()
 
 
 def _found(path: str) -> tuple[Document, tuple[str, ...]]:
-    inside = ("tool", "gputasks")
     if os.path.basename(path) == PYPROJECT:
         document = read_toml(path)
         if not _has_table(document):
             raise ConfigError(f"`{path}` has no `[tool.gputasks]`", hint=_misspelt(document))
-        return document, inside
+        return document, INSIDE
     if path != DEFAULT:
         return read_toml(path), ()
-    pyproject = _pyproject()
-    if not os.path.lexists(path):
-        if pyproject is not None and _has_table(pyproject):
-            return pyproject, inside
+    found = beside("")
+    if found is None:
+        pyproject = _pyproject(PYPROJECT)
         raise ConfigError(
             f"`{path}` is missing",
             facts=[f"looked in: {os.getcwd()}"],
             hint=_misspelt(pyproject) if pyproject else "",
         )
-    if pyproject is not None and _has_table(pyproject):
+    return found
+
+
+def beside(folder: str) -> tuple[Document, tuple[str, ...]] | None:
+    """The file of the project in a folder, and where its tables lie in it; None without one.
+
+    Raises:
+        ConfigError: no TOML, or two files.
+
+    """
+    path = os.path.normpath(os.path.join(folder, DEFAULT))
+    pyproject = _pyproject(os.path.normpath(os.path.join(folder, PYPROJECT)))
+    inside = pyproject is not None and _has_table(pyproject)
+    if not os.path.lexists(path):
+        return (pyproject, INSIDE) if pyproject is not None and inside else None
+    if pyproject is not None and inside:
         raise ConfigError(
-            f"`{path}` and `[tool.gputasks]` of `{PYPROJECT}` both define the project",
-            place=pyproject.place(inside),
+            f"`{path}` and `[tool.gputasks]` of `{pyproject.path}` both define the project",
+            place=pyproject.place(INSIDE),
             hint=f"keep one: move the tables to `{path}`",
         )
     return read_toml(path), ()
 
 
-def _pyproject() -> Document | None:
+def _pyproject(path: str) -> Document | None:
     """The pyproject.toml, if it may concern us: most do not, and then it is not parsed."""
     try:
-        with open(PYPROJECT, "rb") as file:
+        with open(path, "rb") as file:
             concerns = b"tool" in (text := file.read()) and b"gpu" in text.lower()
     except OSError:
         return None
-    return read_toml(PYPROJECT) if concerns else None
+    return read_toml(path) if concerns else None
 
 
 def _has_table(document: Document) -> bool:
@@ -181,6 +192,11 @@ def _project(faults: Faults, path: str, data: Mapping[str, Any]) -> Project:
         resource_pools=pools,
         cache=checked_cache(faults, data.get("cache", {})),
     )
+    if "secrets" in data:
+        from gputasks.settings.secrets import checked_secrets, refuse_elsewhere
+
+        checked_secrets(faults, data["secrets"])
+        refuse_elsewhere(faults, path)
     if "resource_pools" in data:
         tables.check_pools(faults, data.get("runs"), pools)
     return project

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from gputasks.checks.faults import Faults
 
-SHARED_KEYS = ("file_dep", "artifacts", "resources", "env", "python", "cwd", "max_duration",
-               "stop_grace", "retries", "retry_on", "retry_delay", "cache", "resume", "name",
-               "doc")  # fmt: skip
+SHARED_KEYS = ("file_dep", "artifacts", "resources", "env", "python", "requirements", "cwd",
+               "max_duration", "stop_grace", "retries", "retry_on", "retry_delay", "cache",
+               "resume", "name", "doc")  # fmt: skip
 RETRY_OUTCOMES = ("failed", "lost", "timed_out")
 LATER = {
     "launcher": "other ways to start workers than `local`",
@@ -42,6 +42,7 @@ def shared_fields(faults: Faults, keys: Mapping[str, Any], *, training: bool) ->
         "resources": ("resources", lambda v: _resources(faults, v)),
         "env": ("env", lambda v: environment.checked_env(faults, v, training=training)),
         "python": ("python", lambda v: _python(faults, v)),
+        "requirements": ("requirements", lambda v: _requirements(faults, v, given)),
         "cwd": ("cwd", lambda v: _cwd(faults, v)),
         "max_duration": ("max_duration_s", lambda v: values.duration(faults, "max_duration", v)),
         "stop_grace": (
@@ -108,7 +109,20 @@ def _python(faults: Faults, value: Any) -> str:
     text = paths.as_text(value)
     if isinstance(text, str) and text.startswith("~"):
         return paths.clean_path(faults, "python", text)
-    return values.text(faults, "python", text, what="a path or a program") or ""
+    what = "a path, a program or a version"
+    if isinstance(text, (int, float)) and not isinstance(text, bool):
+        # 3.10 is the number 3.1.
+        faults.must("python", what, text, hint=f'a version is a text: `"{text}"`')
+        return ""
+    return values.text(faults, "python", text, what=what) or ""
+
+
+def _requirements(faults: Faults, value: Any, given: Mapping[str, Any]) -> tuple[str, ...]:
+    from gputasks.checks.requirements import requirement_lines
+
+    deps = given.get("file_dep")
+    made = [os.path.normpath(str(p)) for p in deps] if isinstance(deps, (list, tuple)) else []
+    return requirement_lines(faults, value, tuple(made))
 
 
 def _cwd(faults: Faults, value: Any) -> str:

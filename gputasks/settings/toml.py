@@ -57,6 +57,16 @@ def read_toml(path: str) -> Document:
         raise ConfigError(f"`{path}` is missing") from None
     except OSError as error:
         raise ConfigError(f"`{path}` cannot be read: {error.strerror}") from None
+    return parse_toml(path, raw)
+
+
+def parse_toml(path: str, raw: bytes) -> Document:
+    """The same for bytes that were read from the file.
+
+    Raises:
+        ConfigError: not UTF-8, not TOML, a key or table twice; with the line.
+
+    """
     text = _decoded(path, raw)
     return Document(path, text, _parsed(path, text))
 

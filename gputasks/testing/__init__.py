@@ -33,24 +33,44 @@ def fake_torch(site_packages: str, *, version: str = "2.13.0") -> None:
 
 
 def fake_nvidia_smi(
-    folder: str, gpus: Sequence[str], *, busy: Mapping[str, int] | None = None
+    folder: str,
+    gpus: Sequence[str],
+    *,
+    busy: Mapping[str, int] | None = None,
+    usage: Mapping[str, tuple[int, int]] | None = None,
 ) -> None:
     """Put an `nvidia-smi` into `folder`, which goes first on PATH.
+
+    Asked in a loop, it repeats its answer ten times a second, whatever the interval.
 
     Args:
         folder: made when it is not there.
         gpus: UUIDs, in PCI order.
         busy: UUID -> pid of a foreign compute process.
+        usage: UUID -> utilisation in percent, used memory in MiB; the others do nothing.
 
     """
     os.makedirs(folder, exist_ok=True)
     query = "\n".join(f"{i}, {u}, Fake GPU, 40960, 3, [N/A]" for i, u in enumerate(gpus))
     listed = "\n".join(f"GPU {i}: Fake GPU (UUID: {u})" for i, u in enumerate(gpus))
     apps = "\n".join(f"{u}, {pid}" for u, pid in (busy or {}).items())
+    samples = []
+    for index, uuid in enumerate(gpus):
+        used, memory = (usage or {}).get(uuid, (0, 3))
+        line = f"{uuid}, {used}, {memory}, 40960, 61.25, 41"
+        samples.append(f'case ",$ids," in ,,|*,{index},*|*,{uuid},*) echo "{line}" ;; esac')
     script = textwrap.dedent(
         """\
         #!/bin/sh
+        ids=
+        for word; do case "$word" in --id=*) ids=${word#--id=} ;; esac; done
         case "$*" in
+        *--query-gpu=uuid,utilization.gpu*)
+        while :; do
+        @samples@
+        case "$*" in *--loop=*) sleep 0.1 ;; *) exit 0 ;; esac
+        done
+        ;;
         *--query-compute-apps*) cat <<'END'
         @apps@
         END
@@ -66,7 +86,8 @@ def fake_nvidia_smi(
         esac
         """
     )
-    for key, text in (("apps", apps), ("listed", listed), ("query", query)):
+    answers = {"apps": apps, "listed": listed, "query": query, "samples": "\n".join(samples)}
+    for key, text in answers.items():
         script = script.replace(f"@{key}@", text)
     path = os.path.join(folder, "nvidia-smi")
     with open(path, "w", encoding="utf-8") as file:

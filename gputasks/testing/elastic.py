@@ -46,13 +46,14 @@ def main(argv):
         for r in range(world)
     ]
 
-    def forward(signum, _frame):
-        stop(workers, float(os.environ.get("PET_SHUTDOWN_TIMEOUT", "30")))
-        sys.exit(1)
-
+    # Only noted: a handler that comes while `poll` holds its lock would wait for itself.
+    asked = []
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(signum, forward)
+        signal.signal(signum, lambda number, _frame: asked.append(number))
     while True:
+        if asked:
+            stop(workers, float(os.environ.get("PET_SHUTDOWN_TIMEOUT", "30")))
+            return 1
         codes = [w.poll() for w in workers]
         failed = [r for r, c in enumerate(codes) if c]
         if failed:

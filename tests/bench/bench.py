@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import output
 import spine
 import storage
 
@@ -27,6 +28,7 @@ BENCHES = {
     "image_noop": images.bench_image_noop,
     "image_cached": images.bench_image_cached,
     "image_memory": images.bench_image_memory,
+    **output.BENCHES,
 }
 
 

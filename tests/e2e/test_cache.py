@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 
 import pytest
-from conftest import Project
+from conftest import Project, eventually
 
 TRAIN = """
 def task_train():
@@ -92,12 +93,16 @@ def test_a_restored_file_is_no_link_into_the_cache(training):
     assert str(kept.parent.relative_to(project.root)) in said
 
 
-def test_clean_and_a_lost_database_are_restored_but_forget_and_a_force_run(training):
+def test_clean_and_a_lost_database_cost_no_run_but_forget_and_a_force_do(training):
     project = training()
     ok(project)
     assert project.doit("clean", "train").returncode == 0
     assert "restored from the cache" in ok(project, "train")
     (project.root / ".gputasks/state.db").unlink()
+    said = ok(project, "train")
+    assert "doit has no record of it: its receipt is checked" in said
+    (project.root / ".gputasks/state.db").unlink()
+    shutil.rmtree(project.root / "ckpt")
     assert "restored from the cache" in ok(project, "train")
     assert runs(project) == 1
     assert project.doit("forget", "train").returncode == 0
@@ -257,3 +262,69 @@ def test_keeping_ends_with_the_process_in_both_modes(training, mode):
     project.gone()
     assert len(list(project.root.glob(".gputasks/cache/v1/entries/*"))) == 2
     assert not list(project.root.glob(".gputasks/cache/v1/tmp/*"))
+
+
+LARGE = """
+def task_make():
+    return gt.command(["sh", "-c", "head -c 400000000 /dev/zero | tr '\\\\0' {letter} > big.bin"],
+                      artifacts=["big.bin"])
+"""
+
+
+def killed_when(project, pattern: str) -> None:
+    """kill -9 of doit as soon as there is such a file."""
+    process = project.start()
+    eventually(lambda: list(project.root.glob(pattern)), 30, what=pattern)
+    process.kill()
+    assert process.wait() == -9
+
+
+def test_kill_9_while_keeping_leaves_no_entry_and_the_task_is_done(project):
+    project.dodo(LARGE.format(letter="a"))
+    killed_when(project, ".gputasks/cache/v1/tmp/*")
+    project.gone()
+    assert not list(project.root.glob(".gputasks/cache/v1/entries/*"))
+    # Killed perhaps before doit recorded it: the receipt is enough.
+    before = (project.root / "big.bin").stat().st_ino
+    ok(project)
+    assert (project.root / "big.bin").stat().st_ino == before
+
+
+def test_kill_9_while_restoring_loses_nothing(project):
+    project.dodo(LARGE.format(letter="a"))
+    ok(project)
+    project.dodo(LARGE.format(letter="b"))
+    ok(project)
+    project.dodo(LARGE.format(letter="a"))
+    killed_when(project, ".gputasks/runs/make/*/restored/big.bin")
+    project.gone()
+    said = ok(project)
+    assert "restored from the cache" in said
+    with open(project.root / "big.bin", "rb") as file:
+        assert file.read(10) == b"a" * 10
+    assert (project.root / "big.bin").stat().st_size == 400_000_000
+    project.dodo(LARGE.format(letter="b"))
+    assert "restored from the cache" in ok(project)
+
+
+def test_ctrl_c_at_the_end_gives_the_keeping_up(project):
+    project.dodo(LARGE.format(letter="a"))
+    process = project.start()
+    eventually(lambda: list(project.root.glob(".gputasks/cache/v1/tmp/*")), 30)
+    process.send_signal(signal.SIGINT)
+    process.wait(20)
+    assert not list(project.root.glob(".gputasks/cache/v1/tmp/*"))
+    # Where it came between the receipt and doit's own record, the receipt is enough.
+    before = (project.root / "big.bin").stat().st_ino
+    ok(project)
+    assert (project.root / "big.bin").stat().st_ino == before
+
+
+def test_a_force_after_a_failure_is_still_a_force(training):
+    project = training()
+    ok(project, "train")
+    project.write("train.py", "raise SystemExit(5)")
+    assert project.doit("train").returncode == 1
+    project.write("train.py", SCRIPT)
+    assert "restored" not in ok(project, "-a", "train")
+    assert runs(project) == 2

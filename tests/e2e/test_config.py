@@ -155,3 +155,16 @@ def test_artifacts_of_two_tasks_inside_each_other(project):
             return gt.command(["mkdir", "out/b"], artifacts=["out/b"])
     """)
     refused(project.doit(), "`out/b` of `b` lies inside `out` of `a`")
+
+
+def test_a_misspelt_name_is_one_message_with_its_place(project):
+    project.write(
+        "dodo.py", "import gputasks as gt\n\ndef task_a():\n    return gt.trian('x.py')\n"
+    )
+    for result in (project.doit(), project.gputasks("why", "a")):
+        assert result.returncode == 3
+        said = result.stderr + result.stdout
+        assert "module `gputasks` has no `trian`" in said
+        assert "dodo.py:4" in said
+        assert "did you mean `train`?" in said
+        assert "Traceback" not in said

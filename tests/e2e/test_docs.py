@@ -33,7 +33,7 @@ def test_python_blocks(project, name):
 
 
 def test_toml_blocks(project):
-    (text,) = blocks("GUIDE.md", "toml")
+    text = "\n".join(blocks("GUIDE.md", "toml"))
     project.write("train.py", "print('hello')\n")
     project.write("gputasks.toml", text)
     project.dodo("""

@@ -187,12 +187,12 @@ def test_no_engine_fails_the_build_in_one_line_and_nothing_else(project):
 
 
 def test_a_failing_step(built):
-    built.write("images/x.Dockerfile", DOCKERFILE + "RUN echo first; echo last >&2; exit 7\n")
+    built.write("images/x.Dockerfile", DOCKERFILE + "RUN echo first; echo last; exit 7\n")
     result = built.doit("image")
     assert result.returncode == 1
     error = result.stderr[result.stderr.index("error: ") :]
     assert error.startswith(f"error: `image` failed: image `{built.name}` could not be built\n")
-    assert "step 4/6: RUN echo first; echo last >&2; exit 7" in error
+    assert "step 4/6: RUN echo first; echo last; exit 7" in error
     assert "exited with code 7" in error
     assert "last lines:\n    first\n    last\n" in error
     assert built.gputasks("logs", "image").stdout.count("last") >= 1

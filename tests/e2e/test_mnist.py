@@ -25,8 +25,10 @@ def show(project):
 
 
 def test_train_interrupt_resume_evaluate_and_nothing_to_do(show):
-    declarations = (show.root / "dodo.py").read_text().partition("# -- for developers")[0]
+    dodo = (show.root / "dodo.py").read_text()
+    declarations = dodo.partition("# -- for developers")[0]
     assert len(declarations.strip().splitlines()) <= 50
+    (show.root / "dodo.py").write_text(dodo.replace('"lr": 1e-3}', '"lr": 1e-3, "batch_size": 16}'))
     prepared = show.doit("data", timeout=120)
     assert prepared.returncode == 0, prepared.stderr
 
@@ -44,6 +46,8 @@ def test_train_interrupt_resume_evaluate_and_nothing_to_do(show):
     assert time.monotonic() - began < 120
     assert "resuming from `checkpoints/last.ckpt`" in resumed.stderr
     assert "best checkpoints/best.ckpt" in resumed.stderr
+    hint = "global batch is 2 x 16 = 32 (per-worker batch 16, 2 workers)"
+    assert resumed.stderr.count(hint) == 1
     assert "test_acc 0.9" in resumed.stderr
     files = sorted(p.name for p in (show.root / "checkpoints").glob("*.ckpt"))
     assert files == ["best.ckpt", "last.ckpt"]
@@ -51,6 +55,8 @@ def test_train_interrupt_resume_evaluate_and_nothing_to_do(show):
     assert record["world_size"] == 2
     assert record["backend"] == "gloo"
     assert record["facts"]["global_batch_size"] == 32
+    assert record["facts"]["device"] == "cpu"
+    assert record["facts"]["persistent_workers"] is True
     assert record["metrics"]["test_acc"] >= 0.90
     assert record["packages"]["torch"].startswith("2.")
 

@@ -108,6 +108,7 @@ def test_a_pipe_gets_plain_lines(project, mode):
     result = project.doit("run", "-c", *MODES[mode], "job", "plain", "bad", "boom", LC_ALL="C")
     assert result.returncode == 2
     text = result.stderr + result.stdout
+    assert text.isascii()
     assert "\x1b" not in text
     assert "\r" not in text
     assert text.count("job:a  succeeded") == 1, text

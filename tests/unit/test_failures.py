@@ -365,9 +365,8 @@ def test_long_log_and_progress_bars(attempt):
     bar = "".join(f"\r{i}%" for i in range(101))
     attempt.log(0, "a" * 3_000_000 + "\n" + bar + "\n\n" + "b" * 9000 + "\n")
     (only,) = attempt.find(world=1)
-    assert len(only.lines) == 20
+    assert [line[:9] for line in only.lines] == ["a" * 9, "100%", "b" * 9]
     assert only.lines[-1] == "b" * 500
-    assert only.lines[-2] == "100%"
 
 
 @given(st.text())

@@ -1,8 +1,9 @@
 """What a Lightning trainer is doing, as events: `progress` again and again, `facts` twice.
 
-`facts` has, at the start, what decides about the result and is not in the params: batch_size (per
-worker), global_batch_size, world_size, precision (the effective one: 16 on a CPU becomes
-bf16-mixed), accumulate_grad_batches, num_workers, strategy, seed, hparams; at the end the best
+`facts` has, at the start, what decides about the result or its pace and is not in the params:
+batch_size (per worker), global_batch_size, world_size, precision (the effective one: 16 on a CPU
+becomes bf16-mixed), accumulate_grad_batches, of the loader that trains num_workers, pin_memory and
+persistent_workers, device (`cpu`, `cuda`), max_epochs, strategy, seed, hparams; at the end the best
 checkpoint: best_model_path, best_model_score.
 """
 
@@ -69,6 +70,10 @@ class Watch:
             precision=str(trainer.precision),
             accumulate_grad_batches=accumulate,
             num_workers=getattr(loader, "num_workers", None),
+            pin_memory=getattr(loader, "pin_memory", None),
+            persistent_workers=getattr(loader, "persistent_workers", None),
+            device=getattr(getattr(trainer.strategy, "root_device", None), "type", None),
+            max_epochs=_finite(trainer.max_epochs),
             strategy=type(trainer.strategy).__name__,
             seed=os.environ.get("PL_GLOBAL_SEED"),
             hparams=_scalars(getattr(module, "hparams", None)) or None,
