@@ -233,6 +233,19 @@ def test_ctrl_c_ends_the_build(built):
     eventually(lambda: built.name not in docker("ps", "--no-trunc"), 20, what="the end of the step")
 
 
+def test_an_edit_during_the_build_builds_again(built):
+    built.write("images/x.Dockerfile", DOCKERFILE + f"RUN echo {built.name}; sleep 3\n")
+    process = built.start("image")
+    eventually(lambda: "4/6 RUN echo" in built.output(process), 30)
+    built.write("train.py", "print(3)\n")
+    assert process.wait(60) == 0
+    assert "files changed while the image was built; building it again" in built.output(process)
+    ref = receipt(built)["ref"]
+    assert docker("run", "--rm", ref, "cat", "/app/train.py") == "print(3)\n"
+    assert "up to date" in built.doit("image").stderr
+    assert docker("images", "-q", f"gputasks/{built.name}").count("\n") == 3  # two builds, one twice
+
+
 def test_described_in_toml(project, image_name):
     project.write("gputasks.toml", f"""
         [images.{image_name}]
