@@ -386,6 +386,23 @@ def test_torch_and_cuda_of_an_image(project, image_name, python_base):
     assert "has torch 2.14.1+cpu without CUDA" in result.stderr
 
 
+def test_pruned_and_built_again_with_the_same_packages_is_the_same(
+    project, image_name, python_base
+):
+    project.name = image_name
+    project.dodo(f"""
+        def task_image():
+            return gt.build(gt.Image("{image_name}", parent_image="{python_base}", run=["cat /proc/uptime > /now"]))
+    """)
+    assert project.doit().returncode == 0
+    first, digest = receipt(project), project.root / f".gputasks/images/{image_name}.digest"
+    said = digest.read_text()
+    docker_images.remove_images(image_name)
+    assert "image missing" in project.doit().stderr
+    assert receipt(project)["layers"] != first["layers"]
+    assert digest.read_text() == said
+
+
 def wheel(project, name: str) -> None:
     import zipfile
 
