@@ -11,11 +11,22 @@ digits = gt.Artifact("digits", "data/raw")
 dataset = gt.Artifact("dataset", "data/mnist.npz")
 model = gt.Artifact("model", "checkpoints")
 cuda = gt.Image("cuda", dockerfile="images/cuda.Dockerfile")
+# The same, described: no Dockerfile, a layer for torch and one for the rest.
+slim = gt.Image(
+    "slim",
+    parent_image="python:3.11.13-slim-bookworm",
+    requirements=["torch==2.13.0", "pytorch-lightning", "numpy", "-c constraints.txt"],
+)
 
 
 def task_image():
     """Build the CUDA image."""
     return gt.build(cuda)
+
+
+def task_slim_image():
+    """Build it from a description."""
+    return gt.build(slim)
 
 
 def task_digits():

@@ -75,7 +75,12 @@ def __getattr__(name: str) -> Any:
         importlib.import_module("gputasks.doit_plugin.failures")
     home = _HOME.get(name)
     if home is None:
-        raise _unknown(name, sys._getframe(1))  # noqa: SLF001  where it stands in dodo.py
+        frame = sys._getframe(1)  # noqa: SLF001  where it stands in dodo.py
+        if name == "create_doit_tasks" or frame.f_code.co_filename.startswith("<frozen importlib"):
+            # Asked by doit of all that a dodo.py holds, and by Python before it imports a room of
+            # ours: nobody misspelt anything, and a search for the nearest name costs a millisecond.
+            raise AttributeError(name)
+        raise _unknown(name, frame)
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value

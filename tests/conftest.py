@@ -173,5 +173,5 @@ def image_name(engine, tmp_path: Path):
 
     name = f"t{os.getpid()}-{time.monotonic_ns() % 10**9}"
     yield name
-    for each in (name, f"{name}-child"):
+    for each in (f"{name}-child", name):  # an image goes after those made from it
         docker_images.remove_images(each)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from gputasks.errors import MachineError
+from gputasks.errors import ConfigError, MachineError
 from gputasks.images import names
 
 if TYPE_CHECKING:
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from gputasks.images.engine import Engine
     from gputasks.images.inputs import Plan
     from gputasks.images.progress import Failure, Step
+
+
+VARIABLE = "GPUTASKS_BUILDER"
+"""`classic` or `buildx`; by default buildx where it is."""
 
 
 class Order(NamedTuple):
@@ -58,10 +63,11 @@ def labels(plan: Plan) -> dict[str, str]:
 
 
 def choose(engine: Engine) -> Builder:
-    """The best builder that this engine and this machine have.
+    """The best builder that this engine and this machine have, or the one that was asked for.
 
     Raises:
         MachineError: the engine does not answer.
+        ConfigError: `GPUTASKS_BUILDER` names none, or one that is not here.
 
     """
     from gputasks.images.buildx import Buildx, has_buildx
@@ -71,8 +77,16 @@ def choose(engine: Engine) -> Builder:
     parts = version.get("Components") or [{}]
     if parts[0].get("Name") == "Podman Engine":
         return Classic(engine, podman=True)
-    if has_buildx():
+    wanted = os.environ.get(VARIABLE, "")
+    if wanted not in ("", "buildx", "classic"):
+        raise ConfigError(f"`{VARIABLE}` must be `buildx` or `classic`, not `{wanted}`")
+    if wanted != "classic" and has_buildx():
         return Buildx(engine)
+    if wanted == "buildx":
+        raise ConfigError(
+            f"`{VARIABLE}` asks for buildx, which the docker command does not have",
+            hint="`apt install docker-buildx` or `docker-buildx-plugin`",
+        )
     return Classic(engine, version=str(version.get("Version", "")))
 
 

@@ -117,6 +117,8 @@ class PlainFace(Face):
             self._said.pop(view.name, None)
         if event.get("phase") in ("pull", "build", "push") and event.get("text"):
             self.say(f"{view.name}: {text.one_line(str(event['text']))}")
+        if event["kind"] == "attempt":
+            self._said.pop(view.name, None)
         if event["kind"] != "progress" or view.phase == "build":
             return  # steps of a build are told one by one
         now, complete = time.monotonic(), view.fraction() == 1.0

@@ -68,8 +68,8 @@ class TaskView:
             self.log = str(event.get("log") or "")
         elif kind == "phase":
             self.phase, self.waiting = str(event.get("phase", "")), ""
-            self.doing = str(event.get("text", ""))
             self._heard = moment
+            self.doing = text.one_line(str(event.get("text", "")))
         elif kind == "waiting":
             self.waiting = text.one_line(str(event.get("text", "")))
         elif kind == "placed":
@@ -136,7 +136,12 @@ class TaskView:
         return float(min(1.0, max(0.0, step / total)))
 
     def step_texts(self) -> list[str]:
-        """`step 40/120`, `epoch 2/3`, `eta 42s`, `12.3 it/s`: what matters most comes first."""
+        """`step 40/120`, `epoch 2/3`, `eta 42s`, `12.3 it/s`: what matters most comes first.
+
+        While an image is built, what is being done.
+        """
+        if self.doing:
+            return [self.doing]
         step, total = self.progress.get("step"), self.progress.get("total")
         epoch, epochs = self.progress.get("epoch"), self.progress.get("max_epochs")
         rate, eta = self.progress.get("rate"), self.progress.get("eta_s")

@@ -80,14 +80,22 @@ def bench_image_cached(folder: Path) -> Row | str:
     with image(folder) as name:
         doit = [PYTHON, "-m", "doit", "image"]
         run(doit, folder)
+        write(folder / "bare", "dodo.py", BARE)
+        write(folder / "bare", "Dockerfile", "FROM x\n")
         build = ["docker", "build", "-q", "-t", f"{name}-cli", "-f", "Dockerfile", "context"]
-        ours, docker = in_turns(3, lambda: run(doit, folder), lambda: run(build, folder))
+        bare, ours, docker = in_turns(
+            3,
+            lambda: run([PYTHON, "-m", "doit"], folder / "bare"),
+            lambda: run(doit, folder),
+            lambda: run(build, folder),
+        )
         subprocess.run(["docker", "rmi", "-f", f"{name}-cli"], capture_output=True)
+    # Both decide whether to build; the start of doit, which decides nothing, counts for neither.
     return Row(
-        "no-op of an image, against `docker build` with all layers cached",
-        f"{ours * 1e3:.0f} ms",
+        "no-op of an image over bare doit, against `docker build` with all layers cached",
+        f"+{(ours - bare) * 1e3:.0f} of {ours * 1e3:.0f} ms",
         f"{docker * 1e3:.0f} ms",
-        ours / docker,
+        (ours - bare) / docker,
         0.05,
     )
 

@@ -22,6 +22,20 @@ def task_after():
 DOCKERFILE = f"FROM {docker_images.TINY}\nCOPY train.py src /app/\nRUN echo hello > /hello\n"
 
 
+@pytest.fixture(autouse=True)
+def classic(project):
+    """What every engine has; tests of buildx say so."""
+    project.env["GPUTASKS_BUILDER"] = "classic"
+
+
+@pytest.fixture
+def buildx(project):
+    """buildx, where the docker command has it."""
+    if subprocess.run(["docker", "buildx", "version"], capture_output=True).returncode != 0:
+        pytest.skip("the docker command has no buildx: `.ci/docker start` fetches it")
+    project.env["GPUTASKS_BUILDER"] = "buildx"
+
+
 @pytest.fixture
 def built(project, image_name):
     """A project whose image is built."""
@@ -34,7 +48,7 @@ def built(project, image_name):
     result = project.doit("after")
     assert result.returncode == 0, result.stderr
     assert "runs: never built here" in result.stderr
-    assert "3/5 RUN echo hello > /hello" in result.stderr
+    assert "RUN echo hello > /hello" in result.stderr
     return project
 
 
@@ -187,12 +201,12 @@ def test_no_engine_fails_the_build_in_one_line_and_nothing_else(project):
 
 
 def test_a_failing_step(built):
-    built.write("images/x.Dockerfile", DOCKERFILE + "RUN echo first; echo last >&2; exit 7\n")
+    built.write("images/x.Dockerfile", DOCKERFILE + "RUN echo first; echo last; exit 7\n")
     result = built.doit("image")
     assert result.returncode == 1
     error = result.stderr[result.stderr.index("error: ") :]
     assert error.startswith(f"error: `image` failed: image `{built.name}` could not be built\n")
-    assert "step 4/6: RUN echo first; echo last >&2; exit 7" in error
+    assert "step 4/6: RUN echo first; echo last; exit 7" in error
     assert "exited with code 7" in error
     assert "last lines:\n    first\n    last\n" in error
     assert built.gputasks("logs", "image").stdout.count("last") >= 1
@@ -200,8 +214,6 @@ def test_a_failing_step(built):
 
 
 def test_what_the_builder_cannot_do_is_said_before(built):
-    if subprocess.run(["docker", "buildx", "version"], capture_output=True).returncode == 0:
-        pytest.skip("buildx is here, which can do it")
     built.write("images/x.Dockerfile", DOCKERFILE + "RUN --mount=type=secret,id=x true\n")
     built.dodo(DODO.format(name=built.name, more=', secrets={"x": "train.py"}'))
     result = built.doit("image")
@@ -231,6 +243,21 @@ def test_ctrl_c_ends_the_build(built):
     assert process.wait(30) == 130
     assert "Traceback" not in built.output(process)
     eventually(lambda: built.name not in docker("ps", "--no-trunc"), 20, what="the end of the step")
+
+
+def test_an_edit_during_the_build_builds_again(built):
+    built.write("images/x.Dockerfile", DOCKERFILE + f"RUN echo {built.name}; sleep 3\n")
+    process = built.start("image")
+    eventually(lambda: "4/6 RUN echo" in built.output(process), 30)
+    built.write("train.py", "print(3)\n")
+    assert process.wait(60) == 0
+    assert "files changed while the image was built; building it again" in built.output(process)
+    ref = receipt(built)["ref"]
+    assert docker("run", "--rm", ref, "cat", "/app/train.py") == "print(3)\n"
+    assert "up to date" in built.doit("image").stderr
+    assert (
+        docker("images", "-q", f"gputasks/{built.name}").count("\n") == 3
+    )  # two builds, one twice
 
 
 def test_described_in_toml(project, image_name):
@@ -273,6 +300,59 @@ def test_no_heavy_import_when_nothing_is_built(built):
         assert f" {name}\n" not in result.stderr, name
 
 
+def test_buildx_has_secrets_and_no_layer_has_them(buildx, project, image_name):
+    project.name = image_name
+    project.write("token.txt", "s3kr1t-token-file")
+    project.write("images/x.Dockerfile", f"FROM {docker_images.TINY}\nCOPY train.py /app/\n"
+        "RUN --mount=type=secret,id=f --mount=type=secret,id=v test -s /run/secrets/f -a -s /run/secrets/v\n"
+        "RUN echo hello > /hello\n")  # fmt: skip
+    project.write("train.py", "print(1)\n")
+    project.write(".dockerignore", "token.txt\n")
+    project.dodo(DODO.format(name=image_name, more=', secrets={"f": "token.txt", "v": "env:V"}'))
+    result = project.doit("image", V="s3kr1t-variable")
+    assert result.returncode == 0, result.stderr
+    assert "4/4 RUN echo hello" in result.stderr
+    assert receipt(project)["builder"] == "buildx"
+    kept = docker("history", "--no-trunc", receipt(project)["ref"]) + docker(
+        "inspect", receipt(project)["ref"]
+    )
+    assert "s3kr1t" not in kept
+    for path in (project.root / ".gputasks").rglob("*"):
+        assert not path.is_file() or b"s3kr1t" not in path.read_bytes(), path
+    assert "up to date" in project.doit("image", V="another").stderr
+    missing = project.doit("-a", "image")
+    assert missing.returncode == 2
+    assert "needs the variable `V`, which is not set" in missing.stderr
+
+
+def test_buildx_builds_what_is_described_and_tells_what_fails(buildx, project, image_name):
+    project.name = image_name
+    project.write("src/a.py", "a\n")
+    dodo = f"""
+        def task_image():
+            return gt.build(gt.Image("{image_name}", parent_image="{docker_images.TINY}", verify="none",
+                copy={{{{"src": "/app"}}}}, run=["{{run}}"]))
+    """
+    project.dodo(dodo.format(run="echo 1 > /one"))
+    result = project.doit()
+    assert result.returncode == 0, result.stderr
+    assert docker("run", "--rm", receipt(project)["ref"], "cat", "/app/a.py", "/one") == "a\n1\n"
+    assert "up to date" in project.doit().stderr
+    project.dodo(dodo.format(run="echo first; exit 7"))
+    result = project.doit()
+    assert result.returncode == 1
+    assert "exited with code 7\n  last lines:\n    first\n" in result.stderr
+
+
+def test_buildx_ends_with_ctrl_c(buildx, built):
+    built.write("images/x.Dockerfile", DOCKERFILE + f"RUN echo {built.name}; sleep 300\n")
+    process = built.start("image")
+    eventually(lambda: "4/4 RUN echo" in built.output(process), 30)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert "Traceback" not in built.output(process)
+
+
 @pytest.fixture
 def python_base(engine):
     if engine.inspect_image(docker_images.BASE) is None:
@@ -304,6 +384,23 @@ def test_torch_and_cuda_of_an_image(project, image_name, python_base):
     result = project.doit()
     assert result.returncode == 1
     assert "has torch 2.14.1+cpu without CUDA" in result.stderr
+
+
+def test_pruned_and_built_again_with_the_same_packages_is_the_same(
+    project, image_name, python_base
+):
+    project.name = image_name
+    project.dodo(f"""
+        def task_image():
+            return gt.build(gt.Image("{image_name}", parent_image="{python_base}", run=["cat /proc/uptime > /now"]))
+    """)
+    assert project.doit().returncode == 0
+    first, digest = receipt(project), project.root / f".gputasks/images/{image_name}.digest"
+    said = digest.read_text()
+    docker_images.remove_images(image_name)
+    assert "image missing" in project.doit().stderr
+    assert receipt(project)["layers"] != first["layers"]
+    assert digest.read_text() == said
 
 
 def wheel(project, name: str) -> None:
