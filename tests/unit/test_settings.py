@@ -654,7 +654,7 @@ def test_nodes_for_commands() -> None:
     [
         "python:3.12",
         "localhost:5000/team/cuda_x-y:2.1-slim",
-        f"nvcr.io/nvidia/pytorch@sha256:{'0' * 64}",
+        f"registry.example/nvidia/pytorch@sha256:{'0' * 64}",
         Image("train", parent_image="python:3.12"),
     ],
 )
