@@ -11,21 +11,26 @@ from urllib.parse import quote
 
 from gputasks.errors import GputasksError, MachineError
 from gputasks.frozen import Frozen, spec
+from gputasks.images import cuda
+from gputasks.images import receipt as image_receipts
 from gputasks.images.engine import Engine, EngineAnswerError
 from gputasks.images.used import image_name, image_reference, is_built
 from gputasks.launch import docker
 from gputasks.launch.local import PYTHON_INSIDE, argv_of
 from gputasks.launch.mounts import project_mounts
 from gputasks.leases.flock import boot_id
+from gputasks.proc import run_text
+from gputasks.specs import Image
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from gputasks.launch.local import Attempt
     from gputasks.layout import Layout
     from gputasks.receipts.inputs import Inputs
-    from gputasks.specs import Command, Node, Placement, Run
+    from gputasks.specs import Command, Gpu, Node, Placement, Run
 
+GPU_QUERY_S = 60.0
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
@@ -67,6 +72,28 @@ def box_for(run: Run, layout: Layout) -> Box:
             else f"`docker pull {reference}` fetches it",
         )
     return Box(engine, reference)
+
+
+def check_gpus(run: Run, layout: Layout, gpus: Sequence[Gpu]) -> None:
+    """The leased GPUs can run what is in the image, as far as its build told of torch and CUDA.
+
+    Raises:
+        MachineError: the driver is too old for the image's CUDA, or its torch has no kernels for
+            these GPUs.
+
+    """
+    if not gpus or not isinstance(run.image, Image):
+        return
+    receipt = image_receipts.read(layout, run.image.name)
+    if receipt is None or not receipt.facts.get("torch"):
+        return
+    asked = ["nvidia-smi", f"--query-gpu={cuda.QUERY}", "--format=csv,noheader"]
+    answer = run_text(asked, timeout_s=GPU_QUERY_S)
+    leased = {g.index for g in gpus}
+    there = [g for g in cuda.parse_gpus(answer.out) if g.index in leased]
+    said = cuda.cuda_faults(receipt.facts, there, f"image `{run.image.name}`")
+    if said:
+        raise MachineError(said[0], facts=said[1:])
 
 
 def _facts(engine: Engine, node: Node, *, gpus: bool) -> docker.Engine:

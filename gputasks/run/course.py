@@ -83,6 +83,7 @@ class Course:
                 # Its guards may have been killed before they could clean what scripts wrote.
                 self.secrets.clean(job.layout.run(job.task, previous["run"]), ())
             placement = self._lease()
+            place.check_gpus(run, job.layout, self.lease.gpus if self.lease else ())
             for text in self.secrets.notes:
                 self._note(text)
             self._attempts(placement, resume, python=python, env=env)

@@ -38,6 +38,19 @@ def box_of(run: Run, layout: Layout) -> Box | None:
     return box_for(run, layout)
 
 
+def check_gpus(run: Run, layout: Layout, gpus: Sequence[Gpu]) -> None:
+    """The leased GPUs can run what is in the image.
+
+    Raises:
+        MachineError: they cannot.
+
+    """
+    if run.image is not None and gpus:
+        from gputasks.run import containers
+
+        containers.check_gpus(run, layout, gpus)
+
+
 def command_of(
     job: Job,
     placement: Placement,

@@ -38,6 +38,8 @@ def fake_nvidia_smi(
     *,
     busy: Mapping[str, int] | None = None,
     usage: Mapping[str, tuple[int, int]] | None = None,
+    driver: str = "580.65.06",
+    compute_cap: str = "8.0",
 ) -> None:
     """Put an `nvidia-smi` into `folder`, which goes first on PATH.
 
@@ -48,6 +50,8 @@ def fake_nvidia_smi(
         gpus: UUIDs, in PCI order.
         busy: UUID -> pid of a foreign compute process.
         usage: UUID -> utilisation in percent, used memory in MiB; the others do nothing.
+        driver: its version.
+        compute_cap: compute capability of all GPUs.
 
     """
     os.makedirs(folder, exist_ok=True)
@@ -71,6 +75,10 @@ def fake_nvidia_smi(
         case "$*" in *--loop=*) sleep 0.1 ;; *) exit 0 ;; esac
         done
         ;;
+        *driver_version,compute_cap*) cat <<'END'
+        @able@
+        END
+        ;;
         *--query-compute-apps*) cat <<'END'
         @apps@
         END
@@ -86,7 +94,14 @@ def fake_nvidia_smi(
         esac
         """
     )
-    answers = {"apps": apps, "listed": listed, "query": query, "samples": "\n".join(samples)}
+    able = "\n".join(f"{i}, Fake GPU, {driver}, {compute_cap}" for i, _ in enumerate(gpus))
+    answers = {
+        "able": able,
+        "apps": apps,
+        "listed": listed,
+        "query": query,
+        "samples": "\n".join(samples),
+    }
     for key, text in answers.items():
         script = script.replace(f"@{key}@", text)
     path = os.path.join(folder, "nvidia-smi")
