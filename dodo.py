@@ -11,22 +11,11 @@ digits = gt.Artifact("digits", "data/raw")
 dataset = gt.Artifact("dataset", "data/mnist.npz")
 model = gt.Artifact("model", "checkpoints")
 cuda = gt.Image("cuda", dockerfile="images/cuda.Dockerfile")
-# The same, described: no Dockerfile, a layer for torch and one for the rest.
-slim = gt.Image(
-    "slim",
-    parent_image="python:3.11.13-slim-bookworm",
-    requirements=["torch==2.13.0", "pytorch-lightning", "numpy", "-c constraints.txt"],
-)
 
 
 def task_image():
     """Build the CUDA image."""
     return gt.build(cuda)
-
-
-def task_slim_image():
-    """Build it from a description."""
-    return gt.build(slim)
 
 
 def task_digits():
@@ -64,6 +53,9 @@ def task_evaluate():
 # -- for developers of gputasks --------------------------------------------------------------------
 
 
+PYTEST = (sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal")
+
+
 def program(*argv, **more):
     """A program that always runs, with the terminal to itself."""
     return {"actions": [list(argv)], "io": {"capture": False}, "verbosity": 2, **more}
@@ -79,8 +71,13 @@ def task_check():
 
 
 def task_test():
-    """All tests, as many at once as there are cores."""
-    return program(sys.executable, "-m", "pytest", "-n", "auto", "--dist", "worksteal")
+    """All tests but the slow ones, as many at once as there are cores."""
+    return program(*PYTEST, "-m", "not slow")
+
+
+def task_slow():
+    """The slow ones: the same again with other installers, at other sizes."""
+    return program(*PYTEST, "-m", "slow")
 
 
 def task_bench():

@@ -87,7 +87,8 @@ class Interrupts:
             self._hurry()
         if self.requested is None:
             self.requested = signum
-        if self._deferring or self._raised:
+        # At its end Python waits for threads, and an exception there would cut them off.
+        if self._deferring or self._raised or not threading.main_thread().is_alive():
             return
         self._raised = True
         raise Interrupted(signum)

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.torch
 def show(project):
     """A copy of the repository's own project."""
     shutil.copy(HERE / "dodo.py", project.root)
-    shutil.copytree(HERE / "examples", project.root / "examples")
+    for name in ("examples", "images"):
+        shutil.copytree(HERE / name, project.root / name)
     return project
 
 

@@ -145,6 +145,7 @@ def test_nothing_is_started_while_all_is_up_to_date(project):
     }
 
 
+@pytest.mark.slow
 def test_files_count_by_what_they_ask_for(project):
     project.write("requirements.txt", "-r more/base.txt\n-c limits.txt\n--find-links wheels\n")
     project.write("more/base.txt", "alpha\nbeta\n")
@@ -278,6 +279,7 @@ def slow(project):
     return ready
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("signum", "args"),
     [
@@ -341,6 +343,7 @@ def test_pinned_requirements_need_no_environment_to_be_up_to_date(project):
     assert (project.root / "a.txt").read_text() == "1.1"
 
 
+@pytest.mark.slow
 def test_loose_requirements_are_looked_at_when_the_environment_is_there_again(project):
     project.dodo(f"""
         def task_a():
@@ -388,6 +391,7 @@ def test_the_cache_is_asked_before_an_environment_is_made(project):
     )
 
 
+@pytest.mark.slow
 def test_gc_takes_what_no_newest_run_used(project):
     two(project, "1.0", "1.0")
     assert project.doit().returncode == 0
@@ -418,6 +422,7 @@ def test_plan_of_what_is_not_there_yet(project):
     assert not (project.root / ".gputasks/envs").exists()
 
 
+@pytest.mark.slow
 def test_checkouts_share_and_a_moved_project_makes_its_own_anew(project):
     shared = project.root.parent / "shared"
     two(project, "1.0", "1.0")
@@ -440,6 +445,7 @@ def test_checkouts_share_and_a_moved_project_makes_its_own_anew(project):
     project.root = first
 
 
+@pytest.mark.slow
 def test_programs_of_the_environment_are_found_first(project):
     files = {
         "tool.py": "def main():\n    import sys\n    open('t.txt', 'w').write(sys.prefix)\n",
@@ -570,6 +576,7 @@ def with_uv(project, folder: str) -> None:
     project.env["UV_NO_INDEX"] = "1"
 
 
+@pytest.mark.slow
 def test_uv_where_it_is_on_the_path(project, uv):
     with_uv(project, uv)
     two(project, "1.0", "1.1")
@@ -678,6 +685,7 @@ def index(tmp_path):
         server.server_close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installer", ["pip", "uv"])
 @pytest.mark.parametrize("login", ["me:${secrets.INDEX_TOKEN}", "${secrets.INDEX_TOKEN}"])
 def test_a_secret_of_an_index_is_nowhere_to_be_seen(project, index, request, installer, login):

@@ -148,6 +148,7 @@ def test_two_trainings_that_should_be_one_are_refused_before_they_begin(torchrun
     assert "a step" not in torchrun.log(0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not importlib.util.find_spec("pytorch_lightning"), reason="needs Lightning")
 def test_mnist_example(torchrun):
     """Real digits, two ranks, unchanged Lightning: progress, facts, resume, score."""

@@ -397,6 +397,7 @@ def test_one_per_process_and_state_folder(place, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_hundred_thousand_small_files(place):
     for number in range(100_000):
         if number % 1000 == 0:
