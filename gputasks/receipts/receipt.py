@@ -115,6 +115,17 @@ def withdraw(layout: Layout, task: str, keep: str) -> None:
         os.replace(layout.receipt(task), keep)
 
 
+def reinstate(layout: Layout, task: str, folder: str) -> None:
+    """Undo `withdraw` for a run that ended before it touched anything.
+
+    Raises:
+        OSError: the state folder cannot be written.
+
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(os.path.join(folder, "previous-receipt.json"), layout.receipt(task))
+
+
 def read_previous(folder: str) -> Receipt | None:
     """The receipt that was withdrawn when the run in this folder began."""
     return _parse(read_json(os.path.join(folder, "previous-receipt.json")))

@@ -86,15 +86,25 @@ class Stage:
         self.clear_the_way()
         return None
 
+    def _begin(self) -> None:
+        """From now on what stands at the declared paths is this run's; before, it is not touched.
+
+        The record says so, on disk: nobody may resume from what an earlier run left there.
+        """
+        self._record.data["began"] = True
+        self._record.save()
+
     def _continued(self, previous: dict[str, Any] | None) -> str | None:
         """The newest checkpoint of a run with these inputs that did not get to its end."""
         if (
             previous is None
             or previous["outcome"] == "succeeded"
+            or not previous.get("began")
             or previous.get("resume_digest") != self._record.data["resume_digest"]
         ):
             return None
         folder = self._layout.run(self._task, previous["run"])
+        self._begin()
         aside.put_back(self._run.artifacts, os.path.join(folder, "partial"))
         return self._resume(previous["run"], ended=history.last_sign_of_life(folder))
 
@@ -115,6 +125,7 @@ class Stage:
             copy = self._layout.trash(self._task, self._record.run_id)
             places = ", ".join(f"`{p}`" for p in aside.copy_aside(self._run.artifacts, copy))
             self._note(f"a copy of what run {receipt.run} left is at {places}")
+        self._begin()
         return self._resume(receipt.run, ended=time.time())
 
     def _resume(self, run_id: str, *, ended: float) -> str | None:
@@ -149,6 +160,7 @@ class Stage:
         wait_for_keeping(self._layout, self._task)
         previous = receipts.read_previous(self._record.folder)
         replaced = safe_to_lose(self._run, previous, self._layout, self._digests.path)
+        self._begin()
         trash = self._layout.trash(self._task, self._record.run_id)
         places = aside.set_aside(self._run.artifacts, trash)
         self._record.data.update(set_aside=places, replaced=replaced)
@@ -221,6 +233,9 @@ class Stage:
             MachineError: something cannot be moved.
 
         """
+        if not self._record.data.get("began"):
+            receipts.reinstate(self._layout, self._task, self._record.folder)
+            return []
         return aside.set_aside(self._run.artifacts, os.path.join(self._record.folder, "partial"))
 
     def empty_trash(self) -> None:

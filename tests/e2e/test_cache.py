@@ -328,3 +328,19 @@ def test_a_force_after_a_failure_is_still_a_force(training):
     project.write("train.py", SCRIPT)
     assert "restored" not in ok(project, "-a", "train")
     assert runs(project) == 2
+
+
+def test_ctrl_c_while_restoring_leaves_what_stood_there(project):
+    for letter in "ab":
+        project.dodo(LARGE.format(letter=letter))
+        ok(project)
+    project.dodo(LARGE.format(letter="a"))
+    before = (project.root / "big.bin").stat().st_ino
+    process = project.start()
+    eventually(lambda: list(project.root.glob(".gputasks/runs/make/*/restored/big.bin")), 30)
+    process.send_signal(signal.SIGINT)
+    if process.wait(20) == 130:
+        assert (project.root / "big.bin").stat().st_ino == before
+        project.dodo(LARGE.format(letter="b"))
+        ok(project)
+        assert (project.root / "big.bin").stat().st_ino == before
